@@ -470,6 +470,7 @@ int run_report(const ReportOptions& options) {
                        : text_of(number, layer, all));
   }
   if (options.plot.empty()) return EXIT_SUCCESS;
+  const NameLock lock({"--plot", options.plot}, options.plot);
   const std::string why_not = draw_plot(options.plot, plot_script(layers));
   if (!why_not.empty()) throw Failure(why_not);
   return EXIT_SUCCESS;

@@ -29,24 +29,18 @@ namespace {
       least == 0 ? "" : fmt::format(" of at least {} bytes", least)));
 }
 
-// File closes its descriptor.
-class File {
- public:
-  // O_NONBLOCK: opening a pipe must not wait for its writer.
-  explicit File(const std::string& path, int flags = 0)
-      : descriptor_(
-            open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags)) {}
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+// O_NONBLOCK: opening a pipe must not wait for its writer.
+OpenFile open_file(const std::string& path, int flags) {
+  return OpenFile(open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666));
+}
 
-  int descriptor() const noexcept { return descriptor_; }
-
- private:
-  int descriptor_;
-};
+// open_to_lock() opens a file for writing, because NFS locks no other, or, if
+// that is not permitted, an existing one for reading.
+OpenFile open_to_lock(const std::string& path, int flags = 0) {
+  OpenFile file = open_file(path, O_RDWR | O_NOFOLLOW | flags);
+  if (file.is_open() || errno != EACCES) return file;
+  return open_file(path, O_RDONLY | O_NOFOLLOW);
+}
 
 std::string read_all(int descriptor, const std::string& path,
                      std::size_t least) {
@@ -86,22 +80,16 @@ std::string identity_text(const struct stat& status) {
 // identity() is the same text for all names of one file: device and inode, or,
 // if there is no file yet, those of its folder and its last name. It is empty
 // if a file of that name can neither be read nor made.
-std::string identity(std::filesystem::path path) {
-  constexpr int kMaxLinks = 40;  // as Linux
+std::string identity(const std::string& path) {
   struct stat status;
-  for (int links = 0; links < kMaxLinks; ++links) {
-    if (stat(path.c_str(), &status) == 0) return identity_text(status);
-    if (errno != ENOENT) return "";
-    std::error_code not_a_link;
-    const auto target = std::filesystem::read_symlink(path, not_a_link);
-    if (not_a_link) break;
-    path = folder_of(path) / target;
-  }
-  if (stat(folder_of(path).c_str(), &status) != 0) return "";
-  return identity_text(status) + "/" + path.filename().string();
+  if (stat(path.c_str(), &status) == 0) return identity_text(status);
+  if (errno != ENOENT) return "";
+  const std::filesystem::path target = link_target(path);
+  if (stat(folder_of(target).c_str(), &status) != 0) return "";
+  return identity_text(status) + "/" + target.filename().string();
 }
 
-[[noreturn]] void refuse(const char* option, const std::string& path,
+[[noreturn]] void refuse(const std::string& option, const std::string& path,
                          const std::string& found) {
   throw Failure(fmt::format("{}: got '{}', expected a writable file: {}",
                             option, path, found));
@@ -148,9 +136,9 @@ void remove_abandoned(const std::string& path) {
             std::string::npos) {
       continue;
     }
-    const File file(at->path().string(), O_NOFOLLOW);
+    const OpenFile file = open_to_lock(at->path().string());
     struct stat status;
-    if (file.descriptor() >= 0 && fstat(file.descriptor(), &status) == 0 &&
+    if (file.is_open() && fstat(file.descriptor(), &status) == 0 &&
         S_ISREG(status.st_mode) &&
         flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) {
       unlink(at->path().c_str());
@@ -161,9 +149,9 @@ void remove_abandoned(const std::string& path) {
 }  // namespace
 
 std::string read_text(const std::string& path, std::size_t least) {
-  const File file(path);
+  const OpenFile file = open_file(path, O_RDONLY);
   struct stat status;
-  if (file.descriptor() < 0 || fstat(file.descriptor(), &status) != 0) {
+  if (!file.is_open() || fstat(file.descriptor(), &status) != 0) {
     fail(path, std::strerror(errno), least);
   }
   if (S_ISDIR(status.st_mode)) fail(path, "is a directory", least);
@@ -203,51 +191,85 @@ int try_lock(int descriptor) {
   if (fstat(descriptor, &status) != 0) return errno;
   if (!S_ISREG(status.st_mode)) return 0;
   while (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == ENOSYS || errno == ENOTSUP) return 0;
+    if (errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK) return 0;
     if (errno != EINTR) return errno;
   }
   return 0;
 }
 
-void refuse_locked(const char* option, const std::string& path) {
+void refuse_locked(const FileName& file) {
   throw Failure(
       fmt::format("{}: got '{}', which another run writes, expected another "
                   "name, or the end of that run",
-                  option, path));
+                  file.what, file.path));
 }
 
-NameLock::NameLock(const char* option, const std::string& path)
-    : name_(lock_name(path)) {
-  require_replaceable(option, path);
-  const auto fail = [&](const char* found) {
-    if (descriptor_ >= 0) close(descriptor_);
-    refuse(option, path, fmt::format("its lock '{}': {}", name_, found));
-  };
-  for (int tries = 0; tries < kMaxTries; ++tries) {
-    descriptor_ =
-        open(name_.c_str(),
-             O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    struct stat status;
-    if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) {
-      fail(std::strerror(errno));
-    }
-    if (!S_ISREG(status.st_mode) || status.st_size != 0) {
-      fail("it is not an empty file");
-    }
-    const int problem = try_lock(descriptor_);
-    // Another run may have removed it before it was locked.
-    if (problem == 0 && has_name(descriptor_, name_)) return;
-    if (problem != 0 && problem != EWOULDBLOCK) fail(std::strerror(problem));
-    close(descriptor_);
-    if (problem == EWOULDBLOCK) refuse_locked(option, path);
+OpenFile::~OpenFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::string link_target(const std::string& path) {
+  constexpr int kMaxLinks = 40;  // as Linux
+  std::filesystem::path target = path;
+  for (int links = 0; links < kMaxLinks; ++links) {
+    std::error_code not_a_link;
+    const auto next = std::filesystem::read_symlink(target, not_a_link);
+    if (not_a_link) break;
+    target = folder_of(target) / next;
   }
-  descriptor_ = -1;
-  fail("other runs remove it");
+  return target.string();
+}
+
+OpenFile locked_file(const FileName& file, const std::string& name) {
+  OpenFile opened = open_to_lock(name);
+  if (opened.is_open() && try_lock(opened.descriptor()) == EWOULDBLOCK) {
+    refuse_locked(file);
+  }
+  return opened;
+}
+
+NameLock::NameLock(const FileName& file, const std::string& name)
+    : NameLock(lock_name(name)) {
+  struct stat status;
+  const bool exists = stat(name.c_str(), &status) == 0;
+  if (exists ? !S_ISREG(status.st_mode) : errno != ENOENT) return;
+  const int problem = open_lock();
+  if (problem == EWOULDBLOCK) refuse_locked(file);
+  if (problem != 0) {
+    refuse(file.what, file.path,
+           fmt::format("its lock '{}': {}", name_,
+                       problem == EEXIST ? "it is not an empty file"
+                                         : std::strerror(problem)));
+  }
+  locked_file(file, name);
+}
+
+int NameLock::open_lock() {
+  for (int tries = 0; tries < kMaxTries; ++tries) {
+    OpenFile file = open_to_lock(name_, O_CREAT);
+    if (!file.is_open()) {
+      const bool no_new_file = errno == EROFS || errno == ENOENT ||
+                               errno == ENOTDIR || errno == ENAMETOOLONG;
+      if (no_new_file) return 0;
+      return errno == ELOOP || errno == EISDIR ? EEXIST : errno;
+    }
+    struct stat status;
+    if (fstat(file.descriptor(), &status) != 0) return errno;
+    if (!S_ISREG(status.st_mode) || status.st_size != 0) return EEXIST;
+    const int problem = try_lock(file.descriptor());
+    if (problem != 0) return problem;
+    // Another run may have removed it before it was locked.
+    if (!has_name(file.descriptor(), name_)) continue;
+    lock_ = std::move(file);
+    return 0;
+  }
+  return EAGAIN;
 }
 
 NameLock::~NameLock() {
-  if (has_name(descriptor_, name_)) unlink(name_.c_str());
-  close(descriptor_);
+  if (lock_.is_open() && has_name(lock_.descriptor(), name_)) {
+    unlink(name_.c_str());
+  }
 }
 
 AtomicFile::AtomicFile(const char* option, const std::string& path)
@@ -258,9 +280,9 @@ AtomicFile::AtomicFile(const char* option, const std::string& path)
   struct stat before;
   struct stat partial;
   if (problem == 0 && stat(path.c_str(), &before) == 0 &&
-      fstat(descriptor_, &partial) == 0 &&
+      fstat(descriptor(), &partial) == 0 &&
       (before.st_mode & 0777) != (partial.st_mode & 0777) &&
-      fchmod(descriptor_, before.st_mode & 0777) != 0) {
+      fchmod(descriptor(), before.st_mode & 0777) != 0) {
     problem = errno;
   }
   if (problem == 0) return;
@@ -273,14 +295,13 @@ AtomicFile::~AtomicFile() { discard(); }
 int AtomicFile::open_partial() {
   for (int tries = 0; tries < kMaxTries; ++tries) {
     partial_ = partial_name(path_);
-    descriptor_ =
-        open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) {
+    file_ = open_file(partial_, O_WRONLY | O_CREAT | O_EXCL);
+    if (!file_.is_open()) {
       if (errno == EEXIST) continue;
       return errno;
     }
-    const int problem = try_lock(descriptor_);
-    if (problem == 0 && has_name(descriptor_, partial_)) return 0;
+    const int problem = try_lock(descriptor());
+    if (problem == 0 && has_name(descriptor(), partial_)) return 0;
     // Another process took it for an abandoned one before it was locked.
     discard();
     if (problem != 0 && problem != EWOULDBLOCK) return problem;
@@ -289,10 +310,9 @@ int AtomicFile::open_partial() {
 }
 
 void AtomicFile::discard() noexcept {
-  if (descriptor_ < 0) return;
+  if (!file_.is_open()) return;
   unlink(partial_.c_str());
-  close(descriptor_);
-  descriptor_ = -1;
+  file_ = OpenFile();
 }
 
 void AtomicFile::fail() const {
@@ -302,7 +322,7 @@ void AtomicFile::fail() const {
 
 void AtomicFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(descriptor(), bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
       fail();
@@ -311,13 +331,13 @@ void AtomicFile::write(std::string_view bytes) {
   }
 }
 
-void AtomicFile::commit() {
-  if (fsync(descriptor_) != 0) fail();
+OpenFile AtomicFile::commit() {
+  if (fsync(descriptor()) != 0) fail();
   if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail();
-  close(descriptor_);
-  descriptor_ = -1;
+  OpenFile file = std::move(file_);
   errno = sync_folder(path_);
   if (errno != 0) fail();
+  return file;
 }
 
 }  // namespace swamp::cli

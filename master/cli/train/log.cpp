@@ -72,7 +72,7 @@ std::FILE* open_log(const std::string& path, bool is_new) {
   int problem = try_lock(descriptor);
   if (problem == EWOULDBLOCK) {
     close(descriptor);
-    refuse_locked("--log", path);
+    refuse_locked({"--log", path});
   }
   // Devices and pipes have no length.
   if (problem == 0 && is_new && ftruncate(descriptor, 0) != 0 &&

@@ -7,9 +7,11 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "master/cli/command.h"
 #include "master/cli/text.h"
@@ -71,7 +73,10 @@ class TrainingRun {
   Machine& machine_;
   Ranks& ranks_;
   std::string text_;
-  std::optional<NameLock> checkpoint_lock_;
+  std::list<NameLock> locks_;
+  // The present file of the checkpoint, locked, so that no log of another run
+  // is written to it by a hard link.
+  OpenFile checkpoint_file_;
   std::optional<Trainer> trainer_;
   std::optional<StepLog> log_;
   History history_;
@@ -128,32 +133,40 @@ void TrainingRun::require_same_ranks() {
 }
 
 // check_files() refuses, before the first step, files that could not be written
-// at the end or that would destroy another file.
+// at the end or that would destroy another file, and locks their names. A log
+// is written through links. A checkpoint and a picture replace a link, which
+// another run may follow before.
 void TrainingRun::check_files() {
-  const FileName written[] = {{"--checkpoint", options_.checkpoint},
-                              {"--plot", options_.plot}};
+  const FileName log = {"--log", options_.log};
+  const FileName checkpoint = {"--checkpoint", options_.checkpoint};
+  const FileName plot = {"--plot", options_.plot};
   std::vector<FileName> names = {{"TEXT", options_.text}};
-  if (!options_.log.empty()) names.push_back({"--log", options_.log});
-  for (const FileName& file : written) {
-    if (!file.path.empty()) names.push_back(file);
+  std::vector<std::pair<FileName, std::string>> locked;
+  for (const FileName& file : {log, checkpoint, plot}) {
+    if (file.path.empty()) continue;
+    names.push_back(file);
+    const std::string target = link_target(file.path);
+    locked.emplace_back(file, target);
+    if (file.what == log.what || target == file.path) continue;
+    locked.emplace_back(file, file.path);
   }
-  if (!options_.checkpoint.empty()) {
-    names.push_back(
-        {"the lock of --checkpoint", NameLock::lock_name(options_.checkpoint)});
+  for (const auto& [file, name] : locked) {
+    names.push_back({"the lock of " + file.what, NameLock::lock_name(name)});
   }
   refuse_same_files(names);
+  for (const auto& [file, name] : locked) locks_.emplace_back(file, name);
   if (!options_.checkpoint.empty()) {
-    checkpoint_lock_.emplace("--checkpoint", options_.checkpoint);
+    checkpoint_file_ = locked_file(checkpoint, options_.checkpoint);
+    if (!options_.resume && !options_.overwrite &&
+        file_exists("--checkpoint", options_.checkpoint)) {
+      throw Failure(
+          fmt::format("--checkpoint: got '{}', which exists, expected another "
+                      "name, or --resume to go on from it, or --overwrite",
+                      options_.checkpoint));
+    }
   }
-  if (!options_.checkpoint.empty() && !options_.resume && !options_.overwrite &&
-      file_exists("--checkpoint", options_.checkpoint)) {
-    throw Failure(
-        fmt::format("--checkpoint: got '{}', which exists, expected another "
-                    "name, or --resume to go on from it, or --overwrite",
-                    options_.checkpoint));
-  }
-  for (const FileName& file : written) {
-    if (!file.path.empty()) AtomicFile probe(file.what, file.path);
+  for (const FileName& file : {checkpoint, plot}) {
+    if (!file.path.empty()) AtomicFile probe(file.what.c_str(), file.path);
   }
 }
 
@@ -219,7 +232,7 @@ void TrainingRun::save() {
   log_->sync();
   AtomicFile file("--checkpoint", options_.checkpoint);
   file.write(encode_checkpoint(checkpoint));
-  file.commit();
+  checkpoint_file_ = file.commit();
 }
 
 void TrainingRun::say(const std::string& text) {
