@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -164,15 +165,6 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
     values["step_count()"] = std::to_string(steps);
     values["the loss scale"] = master::number_text(loss_scale);
   }
-  for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
-    const std::string group = "groups[" + std::to_string(g) + "].";
-    for (const auto& [field, value] : master::option_fields(groups[g])) {
-      if (with_state) values[group + field] = master::number_text(*value);
-    }
-    for (const auto& [field, flag] : master::option_flags(groups[g])) {
-      if (with_state) values[group + field] = text_of(*flag);
-    }
-  }
   if (!with_state) compared = false;
   for (std::size_t p = 0; options.shard && !compared && p < parameters.size();
        ++p) {
@@ -181,6 +173,38 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
         "'" + parameter.name + "' of group " +
         std::to_string(group_of_parameter[p]) + ", " + text_of(parameter.data) +
         ", gradient " + text_of(parameter.gradient);
+  }
+  // Text of many groups takes milliseconds, so it is made only for an error.
+  std::string bits;
+  for (const auto& [field, value] : values) bits += field + '=' + value + '\0';
+  for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
+    for (const auto& [field, value] : master::option_fields(groups[g])) {
+      bits += field;
+      if (with_state) {
+        bits.append(reinterpret_cast<const char*>(value), sizeof *value);
+      }
+    }
+    for (const auto& [field, flag] : master::option_flags(groups[g])) {
+      bits += field;
+      if (with_state) bits += *flag ? '1' : '0';
+    }
+  }
+  const std::uint64_t digest = std::hash<std::string>()(bits);
+  std::vector<std::uint64_t> digests(
+      static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(&digest, sizeof digest, digests.data());
+  if (std::equal(digests.begin() + 1, digests.end(), digests.begin())) {
+    compared = true;
+    return;
+  }
+  for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
+    const std::string group = "groups[" + std::to_string(g) + "].";
+    for (const auto& [field, value] : master::option_fields(groups[g])) {
+      if (with_state) values[group + field] = master::number_text(*value);
+    }
+    for (const auto& [field, flag] : master::option_flags(groups[g])) {
+      if (with_state) values[group + field] = text_of(*flag);
+    }
   }
   communicator.require_same(values);
   compared = true;
