@@ -9,6 +9,7 @@
 
 #include "master/cli/command.h"
 #include "swamp/c_api.h"
+#include "swamp/communicator.h"
 
 namespace swamp::cli {
 namespace {
@@ -66,7 +67,11 @@ int run(int argc, char** argv) {
     const Run run_command = parse_command_line(argc, argv, command, answer);
     if (!run_command) {
       print(answer);
-      return EXIT_SUCCESS;
+      if (launched_ranks() == 1) return EXIT_SUCCESS;
+      // The others may train: without an error they would wait for this one.
+      throw Failure("got " + std::to_string(launched_ranks()) +
+                    " ranks of mpirun and a request for help, expected one "
+                    "process");
     }
     // Every command makes a machine, so that a bad SWAMP_* value is an error of
     // every command, before any work.

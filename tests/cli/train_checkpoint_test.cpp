@@ -8,11 +8,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <set>
 
 #include "master/cli/command.h"
 #include "master/cli/train/checkpoint.h"
+#include "master/cli/train/options.h"
 #include "support/errors.h"
 #include "tests/cli/training.h"
 
@@ -147,7 +149,7 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   refused({"--batch", "4", "--optimizer", "sgd"},
           "made with --optimizer adamw, expected sgd");
   refused({"--batch", "4", "--loss-scale", "64"},
-          "made with --hysteresis 2, expected none");
+          "made with --loss-scale none, expected 64");
   refused({"--batch", "4", "--steps", "3"}, "made after 4 steps");
   for (const char* flag :
        {"--attention-softmax-in-fp32", "--apply-query-key-layer-scaling",
@@ -158,7 +160,7 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   refused({"--batch", "4", "--use-flash-attn"},
           "made with --use-flash-attn none, expected true");
   refused({"--batch", "4", "--fp8-format", "e4m3"},
-          "made with --fp8-amax-compute-algo none, expected most_recent");
+          "made with --fp8-format none, expected e4m3");
   std::ofstream(folder.log.path(), std::ios::app) << "more\n";
   EXPECT_EQ(folder.run("--resume --batch 4 --steps 4").exit_code,
             0);  // the part after the checkpoint is removed
@@ -273,6 +275,53 @@ TEST(Checkpoint, IsOverwrittenOnlyIfAsked) {
   }
 }
 
+// The option that was changed is named, not one that it brings or removes.
+TEST(Checkpoint, TheOptionThatDiffersIsNamed) {
+  using Options = std::map<std::string, std::string>;
+  const Options dynamic = {{"--scaler", "none"}, {"--hysteresis", "2"}};
+  struct Row {
+    Options made_with;
+    Options given;
+    const char* error;  // "" if they agree
+  };
+  for (const Row& row :
+       {Row{dynamic,
+            {{"--scaler", "none"}, {"--loss-scale", "64"}},
+            "--loss-scale none, expected 64"},
+        {{{"--scaler", "none"}, {"--loss-scale", "64"}},
+         dynamic,
+         "--loss-scale 64, expected none"},
+        {dynamic,
+         {{"--scaler", "apex.LossScaler"}},
+         "--scaler none, expected apex.LossScaler"},
+        {{{"--scaler", "apex.LossScaler"}},
+         dynamic,
+         "--scaler apex.LossScaler, expected none"},
+        {{},
+         {{"--fp8-format", "e4m3"}, {"--fp8-amax-compute-algo", "max"}},
+         "--fp8-format none, expected e4m3"},
+        {{{"--fp8-format", "e4m3"}, {"--fp8-amax-compute-algo", "max"}},
+         {},
+         "--fp8-format e4m3, expected none"},
+        {{{"--fp4-format", "e2m1"}, {"--fp4-recipe", "nvfp4"}},
+         {{"--fp8-format", "e4m3"}, {"--fp8-recipe", "mxfp8"}},
+         "--fp4-format e2m1, expected none"},
+        {{{"--use-flash-attn", "true"}},
+         {},
+         "--use-flash-attn true, expected none"},
+        {{{"--use-flash-attn", "none"}}, {}, ""},
+        {dynamic, dynamic, ""}}) {
+    std::string error;
+    try {
+      cli::check_options(cli::choices(row.made_with), cli::choices(row.given));
+    } catch (const cli::Failure& failure) {
+      error = failure.what();
+    }
+    EXPECT_EQ(error, (*row.error == '\0' ? "" : "made with ") +
+                         std::string(row.error));
+  }
+}
+
 // Every row names one file twice; the run is refused and changes no file.
 TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
   const TemporaryFile folder;
@@ -312,6 +361,9 @@ TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
         {"text", "--plot", "new", "--checkpoint", "./new"},
         {"text", "--log", "new.lock", "--checkpoint", "new"},
         {"text", "--log", "folder/new.lock", "--checkpoint", "new"},
+        {"text", "--checkpoint", "new.lock", "--log", "new"},
+        {"text", "--checkpoint", "new.lock", "--log", "dangling"},
+        {"text", "--checkpoint", "new.lock", "--plot", "dangling"},
         {"ck.lock", "--log", "b", "--checkpoint", "ck"},
         {"text", "--checkpoint", "text", "--log", "b"},
         {"text", "--log", "folder/text", "--plot", "b"},
@@ -333,38 +385,72 @@ TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
   }
 }
 
-// While a run lives, another one that would write its checkpoint or its log is
-// refused, by any name of them, and nothing of the first one changes.
+// While a run lives, another one that would write its log, its checkpoint or
+// its picture, by any option and any name, is refused, and nothing of the first
+// one changes.
 TEST(Checkpoint, AFileOfARunThatStillRunsIsRefused) {
-  for (const char* interval : {"1", "1000000"}) {  // with a file, and without
+  struct Mode {
+    const char* interval;
+    bool made_before;  // the checkpoint is that of an earlier run
+  };
+  for (const auto& [interval, made_before] :
+       {Mode{"1", false}, {"1000000", false}, {"1000000", true}}) {
     const Folder folder;
     const std::string own =
-        std::filesystem::path(folder.checkpoint.path()).parent_path();
-    std::filesystem::create_symlink(".", own + "/link");
-    const std::string log = folder.log.path() + "_too";
+        std::filesystem::path(folder.checkpoint.path()).parent_path().string() +
+        "/";
+    std::filesystem::create_symlink(".", own + "link");
+    std::filesystem::create_symlink("file", own + "soft");
+    const std::string log = folder.log.path();
+    std::filesystem::create_symlink(log, own + "soft_log");
     const Words options =
         Words("--batch 4 --bf16 --save-interval") + Words{interval};
+    if (made_before) {
+      ASSERT_EQ(folder.run(options + "--steps 1").exit_code, 0);
+    }
     const ProgramResult first = run_command(
-        folder.arguments(options + "--steps 1000000"), {}, "", -1, [&] {
+        folder.arguments(options + "--steps 1000000 --resume" +
+                         Words{"--plot", own + "a b.png"}),
+        {{"PATH", "/nonexistent"}}, "", -1, [&] {
           if (lines_of(folder.log.read()).size() < 3) return false;
-          std::filesystem::create_hard_link(folder.log.path(), log);
+          std::filesystem::create_hard_link(log, log + "_too");
+          if (made_before) {
+            std::filesystem::create_hard_link(own + "file", own + "hard");
+          }
           struct Row {
             const char* option;
             std::string path;
             Words more;
+            bool made_before = false;  // only in that mode
           };
           for (const Row& row :
-               {Row{"--checkpoint", own + "/file", "--bf16 --resume"},
-                {"--checkpoint", own + "/file", "--fp16 --resume"},
-                {"--checkpoint", own + "/file", "--bf16 --overwrite"},
-                {"--checkpoint", own + "/file", "--bf16"},
-                {"--checkpoint",
-                 own + "/../" + own.substr(own.rfind('/')) + "/./file",
-                 "--bf16 --resume"},
-                {"--checkpoint", own + "/link/file", "--bf16 --resume"},
-                {"--log", folder.log.path(), "--bf16"},
-                {"--log", log, "--bf16"}}) {
-            SCOPED_TRACE(row.option + row.path);
+               {Row{"--checkpoint", own + "file", "--bf16 --resume"},
+                {"--checkpoint", own + "file", "--fp16 --resume"},
+                {"--checkpoint", own + "file", "--bf16 --overwrite"},
+                {"--checkpoint", own + "file", "--bf16"},
+                {"--checkpoint", own + "./link/./file", "--bf16 --resume"},
+                {"--checkpoint", own + "link/file", "--bf16 --resume"},
+                {"--checkpoint", own + "soft", "--bf16 --overwrite"},
+                {"--checkpoint", own + "file.lock", "--bf16 --overwrite"},
+                {"--checkpoint", log, "--bf16 --overwrite"},
+                {"--checkpoint", log + "_too", "--bf16 --overwrite"},
+                {"--checkpoint", own + "soft_log", "--bf16 --overwrite"},
+                {"--checkpoint", own + "a b.png", "--bf16 --overwrite"},
+                {"--log", log, "--bf16"},
+                {"--log", log + "_too", "--bf16"},
+                {"--log", own + "soft_log", "--bf16"},
+                {"--log", own + "file", "--bf16"},
+                {"--log", own + "link/file", "--bf16"},
+                {"--log", own + "soft", "--bf16"},
+                {"--log", own + "hard", "--bf16", true},
+                {"--log", own + "file.lock", "--bf16"},
+                {"--log", own + "a b.png", "--bf16"},
+                {"--plot", own + "file", "--bf16"},
+                {"--plot", own + "soft", "--bf16"},
+                {"--plot", log, "--bf16"},
+                {"--plot", own + "link/a b.png", "--bf16"}}) {
+            if (row.made_before && !made_before) continue;
+            SCOPED_TRACE(row.option + (" " + row.path));
             expect_error(
                 run_program(Words{"train", folder.text.path(), "--batch", "4",
                                   "--steps", "1", row.option, row.path} +
@@ -373,11 +459,13 @@ TEST(Checkpoint, AFileOfARunThatStillRunsIsRefused) {
                  "', which another run writes, expected another "
                  "name, or the end of that run"});
           }
+          std::filesystem::remove(own + "hard");
           return true;
         });
     EXPECT_EQ(first.exit_code, 128 + SIGINT);
-    EXPECT_EQ(first.err, "");
-    EXPECT_EQ(folder.names(), (Names{"file", "link"}));
+    EXPECT_EQ(first.err, "swamp: --plot: no gnuplot here; '" + own +
+                             "a b.png' is not written\n");
+    EXPECT_EQ(folder.names(), (Names{"file", "link", "soft", "soft_log"}));
     const Words steps = {
         "--steps", std::to_string(lines_of(folder.log.read()).size() + 1)};
     const Folder whole;

@@ -101,6 +101,19 @@ ScalerValue parse_scaler_option(const std::string& text, std::string& key) {
 
 }  // namespace
 
+std::map<std::string, std::string> choices(
+    std::map<std::string, std::string> decisive) {
+  for (const char* option :
+       {"--use-flash-attn", "--fp8-format", "--fp4-format"}) {
+    decisive.emplace(option, "none");
+  }
+  const auto scaler = decisive.find("--scaler");
+  if (scaler != decisive.end() && scaler->second == "none") {
+    decisive.emplace("--loss-scale", "none");
+  }
+  return decisive;
+}
+
 void TrainArguments::add_to(CLI::App& command) {
   add_run(command);
   add_numbers(command);
@@ -422,7 +435,8 @@ void TrainArguments::note_decisive() {
                   model.fp32_residual_connection)}) {
     decisive[name] = set ? "true" : "false";
   }
-  // Older checkpoints do not have the following.
+  // Checkpoints do not have the following if they are not used: see
+  // choices().
   if (model.use_flash_attn) decisive["--use-flash-attn"] = "true";
   if (!fp8_format_.empty()) {
     decisive["--fp8-format"] = fp8_format_;

@@ -35,6 +35,12 @@ struct TrainOptions {
   std::map<std::string, std::string> decisive;
 };
 
+// choices() adds to decisive options those that are not used, as "none", if
+// they choose which other ones there are: a difference in them is reported
+// first.
+std::map<std::string, std::string> choices(
+    std::map<std::string, std::string> decisive);
+
 // TrainArguments holds what is given on the command line.
 class TrainArguments {
  public:

@@ -120,7 +120,7 @@ void TrainingRun::read() {
 // all that a resumed run must have, too, and those that decide when the ranks
 // call each other. Only the first one uses the names of files.
 void TrainingRun::require_same_ranks() {
-  std::map<std::string, std::string> values = options_.decisive;
+  std::map<std::string, std::string> values = choices(options_.decisive);
   values["--accumulate"] = std::to_string(options_.accumulate);
   values["--steps"] = std::to_string(options_.steps);
   values["--save-interval"] = std::to_string(options_.save_interval);
@@ -198,7 +198,7 @@ void TrainingRun::resume() {
   Checkpoint checkpoint;
   named([&] {
     checkpoint = decode_checkpoint(content);
-    check_options(checkpoint.options, options_.decisive);
+    check_options(choices(checkpoint.options), choices(options_.decisive));
     if (checkpoint.trainer.steps > options_.steps) {
       throw Failure(
           fmt::format("made after {} steps, expected --steps {} or "
