@@ -193,20 +193,18 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
   std::vector<std::uint64_t> digests(
       static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(&digest, sizeof digest, digests.data());
-  if (std::equal(digests.begin() + 1, digests.end(), digests.begin())) {
-    compared = true;
-    return;
-  }
-  for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
-    const std::string group = "groups[" + std::to_string(g) + "].";
-    for (const auto& [field, value] : master::option_fields(groups[g])) {
-      if (with_state) values[group + field] = master::number_text(*value);
+  if (!std::equal(digests.begin() + 1, digests.end(), digests.begin())) {
+    for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
+      const std::string group = "groups[" + std::to_string(g) + "].";
+      for (const auto& [field, value] : master::option_fields(groups[g])) {
+        if (with_state) values[group + field] = master::number_text(*value);
+      }
+      for (const auto& [field, flag] : master::option_flags(groups[g])) {
+        if (with_state) values[group + field] = text_of(*flag);
+      }
     }
-    for (const auto& [field, flag] : master::option_flags(groups[g])) {
-      if (with_state) values[group + field] = text_of(*flag);
-    }
+    communicator.require_same(values);
   }
-  communicator.require_same(values);
   compared = true;
 }
 
