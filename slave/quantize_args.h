@@ -222,11 +222,15 @@ inline void hadamard_transform(double* x, std::size_t width) noexcept {
       }
     }
   }
+  for (std::size_t i = 0; i < kHadamard * width; ++i) x[i] *= 0.25;
   // The sign of inf - inf, and which of two nan a sum is, depend on the CPU and
-  // on the order of the operands, which the compiler chooses.
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  // on the order of the operands, which the compiler chooses. The first row is
+  // the sum of all, inf or nan if one of them is.
+  bool finite = true;
+  for (std::size_t j = 0; j < width; ++j) finite &= std::isfinite(x[j]);
+  if (finite) return;
   for (std::size_t i = 0; i < kHadamard * width; ++i) {
-    x[i] = std::isnan(x[i]) ? kNan : x[i] * 0.25;
+    if (std::isnan(x[i])) x[i] = std::numeric_limits<double>::quiet_NaN();
   }
 }
 

@@ -286,7 +286,7 @@ class Blocks {
         raised_bits_(kRaises && args.rule == BlockRule::microxcaling
                          ? microxcaling_raised_bits(args.code)
                          : ~0u),
-        saturates_(args.code.overflow == args.code.largest),
+        clamps_(args.code.overflow == args.code.largest && raised_bits_ == ~0u),
         packed_(args.code.elements == 2) {
     for (int i = 4; i < 8; ++i) {
       if (args.block == std::size_t{1} << i) shift_ = i;
@@ -336,33 +336,28 @@ class Blocks {
   }
 
  private:
-  // Whether an element may be the number that microxcaling rounds up. Elements
+  // Whether x * factor may be the number that microxcaling rounds up. Elements
   // of 16 bits have too few mantissa bits.
   static constexpr bool kRaises =
       sizeof(Element) == 4 && kRounding != kStochastic && !kTapered;
 
-  // Bits of two magnitudes: the largest number, and the one that is rounded up.
-  struct Limits {
-    VU largest, raised;
-  };
-  HWY_INLINE Limits limits() const {
-    return {hn::Set(DU(), largest_bits_), hn::Set(DU(), raised_bits_)};
-  }
-
   // codes_of() is the codes of x * factor. If kFinite, no x is inf or nan, no
-  // factor is, and what is too large becomes the largest number.
+  // factor is, and what is too large becomes the largest number, `limit`. If
+  // not, `limit` is the number that is rounded up.
   template <bool kFinite>
-  static HWY_INLINE VU codes_of(const Codes encoder, const Limits& limits, VF x,
-                                VF factor, VU random) {
+  static HWY_INLINE VU codes_of(const Codes encoder, VU limit, VF x, VF factor,
+                                VU random) {
     const VU x_bits = hn::BitCast(DU(), x);
     VU bits = magnitude(hn::Mul(x, factor));
-    if (kFinite) bits = hn::Min(bits, limits.largest);
+    if (kFinite) {
+      bits = hn::Min(bits, limit);
+      return encoder.signed_code(encoder.magnitude_code(bits, random), x_bits);
+    }
     VU code = encoder.magnitude_code(bits, random);
     if (kRaises) {
-      code = hn::Add(code, hn::IfThenElseZero(hn::Eq(bits, limits.raised),
-                                              hn::Set(DU(), 1u)));
+      code = hn::Add(
+          code, hn::IfThenElseZero(hn::Eq(bits, limit), hn::Set(DU(), 1u)));
     }
-    if (kFinite) return encoder.signed_code(code, x_bits);
     const auto beyond = hn::Gt(code, hn::Set(DU(), encoder.largest()));
     return Codes::special_codes(encoder, x_bits, bits, code, beyond);
   }
@@ -390,7 +385,7 @@ class Blocks {
                          std::uint8_t* out) const {
     const DF df;
     const Codes encoder = encoder_;
-    const Limits limits = this->limits();
+    const VU limit = hn::Set(DU(), kFinite ? largest_bits_ : raised_bits_);
     const int shift = shift_;
     // Converts kTurn elements, whose factors are those of their blocks.
     const bool stream = non_temporal_ && streams(out);
@@ -402,7 +397,7 @@ class Blocks {
         for (std::size_t v = 0; v < kVectors; ++v) {
           const std::size_t at = j + v * kLanes;
           codes[v] = codes_of<kFinite>(
-              encoder, limits, Format::load(df, from + at),
+              encoder, limit, Format::load(df, from + at),
               hn::Set(df, factors[(i + at) >> shift]),
               random_of(row_words_, octets, at, index + i, kLanes));
         }
@@ -437,8 +432,8 @@ class Blocks {
   }
 
   // choose() replaces the bits of `count` largest magnitudes by the scales, and
-  // returns whether all blocks are finite, as codes_of() needs it. The arrays
-  // have room for whole vectors.
+  // returns whether codes_of<true>() may compute all blocks. The arrays have
+  // room for whole vectors.
   HWY_NOINLINE bool choose(std::uint32_t* bits, float* factors,
                            std::size_t count) const {
     const DF df;
@@ -451,7 +446,7 @@ class Blocks {
       hn::StoreU(scales.bits, du, bits + i);
       hn::StoreU(scales.factors, df, factors + i);
     }
-    return saturates_ &&
+    return clamps_ &&
            hn::AllFalse(du, hn::Gt(most, hn::Set(du, kInfinity - 1)));
   }
 
@@ -605,7 +600,7 @@ class Blocks {
     if (args_.skips_nan != 0 && HWY_UNLIKELY(has_nan)) {
       column_amax<true>(part, rows, amax);
     }
-    bool finite = saturates_ && !has_nan;
+    bool finite = clamps_ && !has_nan;
     std::uint32_t bits[kWidth];
     float factors[kWidth];
     for (std::size_t v = 0; v < kVectors; ++v) {
@@ -648,14 +643,14 @@ class Blocks {
                                  std::uint8_t* out) const {
     const DF df;
     const Codes encoder = encoder_;
-    const Limits limits = this->limits();
+    const VU limit = hn::Set(DU(), kFinite ? largest_bits_ : raised_bits_);
     VF factor[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
       factor[v] = hn::LoadU(df, factors + v * kLanes);
     }
     const auto codes = [&](std::size_t r, std::size_t v) HWY_ATTR {
       return codes_of<kFinite>(
-          encoder, limits, Format::load(df, x + r * kWidth + v * kLanes),
+          encoder, limit, Format::load(df, x + r * kWidth + v * kLanes),
           factor[v],
           random_of(column_words_,
                     random == nullptr ? nullptr : random + r * steps_[5],
@@ -757,7 +752,8 @@ class Blocks {
   Codes encoder_;
   RandomWords row_words_, column_words_;
   std::uint32_t largest_bits_, raised_bits_;
-  bool saturates_, packed_, non_temporal_ = false;
+  bool clamps_;  // codes_of<true>() may compute finite blocks
+  bool packed_, non_temporal_ = false;
   int shift_ = 63;  // of an index, to that of its block; 63: one block a row
 };
 
