@@ -127,6 +127,16 @@ class Casts(TestCase):
             back = float8.dequantize(found.codes, scale=2.0, format=format)
             self.assertLess(float((back - x).abs().max()), 0.6)
 
+    def test_nan(self):
+        """A nan stays one, alone and among zeros, in each format that has it."""
+        x = torch.zeros(200)
+        x[:64] = x[150] = float("nan")
+        for format in (E4M3, E5M2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+                       "hifloat8", torch.float8_e8m0fnu):
+            codes = float8.quantize(x, format).codes
+            back = float8.dequantize(codes, format=format)
+            self.assertTrue(torch.equal(back.isnan(), x.isnan()), format)
+
     def test_stochastic(self):
         x = torch.full((1 << 16,), 1 + 1 / 32)
         sums = [float8.dequantize(float8.quantize(
