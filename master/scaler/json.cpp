@@ -229,7 +229,7 @@ float read_float(const std::string& name, const Json& json) {
 
 float read_amax(const std::string& name, const Json& json) {
   const float amax = read_float(name, json);
-  if (amax < 0) {
+  if (amax < 0 || (amax == 0 && std::signbit(amax))) {
     refuse(name, python_text(static_cast<double>(amax)), "at least 0, or nan");
   }
   return amax;
@@ -239,10 +239,14 @@ float read_amax(const std::string& name, const Json& json) {
 float read_scale(const Recipe& recipe, const std::string& name,
                  const Json& json) {
   const float scale = read_float(name, json);
-  if (recipe.any_scale ? scale < 0 : !(scale > 0) || std::isinf(scale)) {
+  const bool is_negative = scale < 0 || (scale == 0 && std::signbit(scale));
+  if (recipe.any_scale
+          ? is_negative
+          : !(scale > 0 && std::isfinite(scale) && std::isfinite(1 / scale))) {
     refuse(name, python_text(static_cast<double>(scale)),
-           recipe.any_scale ? "at least 0, or nan"
-                            : "a finite number larger than 0");
+           recipe.any_scale
+               ? "at least 0, or nan"
+               : "a finite number larger than 0 with a finite inverse");
   }
   return scale;
 }
