@@ -93,9 +93,9 @@ class Float8LinearConfig:
     #: Of the all-reduce of amax; None: the default group, if there is one.
     process_group: Any = None
     #: Whether an inf or nan in the input, the weight or the gradient of the output
-    #: makes the weight's gradient nan, so that GradScaler skips the step; that of
-    #: the input, if the weight requires none. False: the gradients are products of
-    #: the codes, as the originals', in which an overflow may be finite.
+    #: makes the gradients of weight and input nan, so that GradScaler skips the step
+    #: of each optimizer. False: the gradients are products of the codes, as the
+    #: originals', in which an overflow may be finite.
     propagate_nonfinite: bool = True
 
     def __post_init__(self) -> None:

@@ -32,14 +32,16 @@ nvfp4               e2m1      e2m1      e4m3, of 1x16, of weights 16x16; gradien
 hif8                HiFloat8  HiFloat8  torch_npu's, of a row
 ==================  ========  ========  ==============================================
 
-torch.utils.checkpoint, nested too and of both kinds, gives the bits of a run without
-it. In a compiled layer that is checkpointed from outside this does not hold for
-stochastic rounding of inputs and weights, nor if scales were updated in between.
+torch.utils.checkpoint, nested, selective and of both kinds, gives the bits of a run
+without it, also in and around torch.compile (in a compiled function, an error of
+autograd if scales were updated before the backward pass). So does a torch.autograd.Function whose
+backward() repeats its forward(), with the passes of a layer in the same order. Another
+forward pass that may be a repetition, during a backward pass, is a RuntimeError.
 
 An overflow must reach GradScaler, which looks at gradients, but the originals' casts
 turn inf, and nvfp4's also nan, into finite codes. So an inf or nan in the input, the
-weight or the gradient of the output makes the weight's gradient nan, or that of the
-input if the weight requires none; ``propagate_nonfinite=False`` has the originals'
+weight or the gradient of the output makes the gradients of weight and input nan;
+if neither is wanted, nothing shows it. ``propagate_nonfinite=False`` has the originals'
 gradients.
 
 State dicts have Transformer Engine's ``scale_fwd``, ``amax_history_fwd``,
@@ -51,6 +53,7 @@ of the weight's codes between micro-batches.
 """
 
 import itertools
+import math
 import weakref
 from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
                     Tuple)
@@ -82,6 +85,11 @@ _keys = itertools.count()
 # the gradients of the inputs are never quantized.
 _FORWARD, _BACKWARD = 3, 2
 _SLOTS = {"input": 0, "weight": 1, "grad_output": 3}
+
+# What a layer that is replaced must have from torch.nn.Linear.
+_METHODS = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__",
+            "state_dict", "load_state_dict", "_save_to_state_dict",
+            "_load_from_state_dict", "get_extra_state", "set_extra_state")
 
 
 class _Operand(NamedTuple):
@@ -132,10 +140,11 @@ class _State(NamedTuple):
     scale: Tensor  # of delayed scaling, [5]
     scale_inv: Tensor
     amax: Tensor  # observed since the last update
-    seed: Tensor  # of the next stochastic rounding
+    seed: Tensor  # of the next stochastic rounding; of a pass, of input and weight
+    most: Tensor  # that is observed: inf, or 0 to observe nothing
+    key: Tensor  # the layer's number, a tensor because torch.compile guards an int
     rank: int  # that of the process, which changes the random bits
     propagates: bool  # an inf or nan, to a gradient
-    observes: bool = False  # whether amax counts, in the forward pass
 
 
 def _along_rows(x: Tensor, cast: Cast, role: str, state: _State,
@@ -149,8 +158,7 @@ def _along_rows(x: Tensor, cast: Cast, role: str, state: _State,
     if cast.kind == "delayed":
         slot = _SLOTS[role]
         codes, found, seen = _ops._quantize_by(x, state.scale[slot], *how)
-        if state.observes or role == "grad_output":
-            state.amax[slot].copy_(torch.maximum(state.amax[slot], found))
+        _ops._observe(state.amax, slot, found, state.most)
         return _Operand(codes, state.scale_inv[slot].clone(), None, cast), seen
     if cast.kind == "tensor" or cast.manager:
         if cast.kind == "tensor":
@@ -190,9 +198,12 @@ def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
         of_tensor, seen = _ops._amax_and_seen(x)
     seeds: List[Optional[Tensor]] = [None, None]
     if row.rounding == 2 or column.rounding == 2:
-        first_seed = state.seed + (state.rank << 48)
+        if role == "grad_output":
+            first_seed = state.seed + (state.rank << 48)
+            state.seed.add_(2)
+        else:
+            first_seed = state.seed[_SLOTS[role]]
         seeds = [first_seed, first_seed + 1]
-        state.seed.add_(2)
     first: Optional[_Operand] = None
     second: Optional[_Operand] = None
     if all(wanted) and row == column and row.kind in ("tensor", "delayed"):
@@ -229,11 +240,12 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, casts: Dict[str, Cast],
-                state: _State, first: Optional[_State],
+                state: _State, now: _State, trains: bool,
                 record: Optional[Record]) -> Tensor:
-        """`first` is the state of the forward pass that this one repeats."""
-        needs_input, needs_weight = ctx.needs_input_grad[:2]
-        now = state if first is None else first
+        """`now` is the state of this forward pass; `trains` whether a backward pass
+        may follow."""
+        needs_input, needs_weight = (trains and needs
+                                     for needs in ctx.needs_input_grad[:2])
         x, x_for_grad, x_seen = _quantized(
             input, "input", (casts["input"], casts["input_for_grad_weight"]),
             now, (True, needs_weight), record)
@@ -265,8 +277,7 @@ class _Linear(torch.autograd.Function):
         seen = (*saved[6:8], dy_seen)
         if needs_input:
             w = _Operand(*saved[3:6], casts["weight_for_grad_input"])
-            grad_input = _product(dy, w, ctx.dtypes[0],
-                                  () if needs_weight else seen)
+            grad_input = _product(dy, w, ctx.dtypes[0], seen)
         if needs_weight:
             x = _Operand(*saved[:3], casts["input_for_grad_weight"])
             grad_weight = _product(dy_for_grad, x, ctx.dtypes[1], seen)
@@ -278,7 +289,7 @@ class _Linear(torch.autograd.Function):
             if grad_weight is not None:
                 record.result("grad_weight", grad_weight,
                               torch.mm(wide.t(), saved[8].float()))
-        return grad_input, grad_weight, None, None, None, None
+        return grad_input, grad_weight, None, None, None, None, None
 
 
 def _entry(key: str) -> property:
@@ -326,13 +337,18 @@ class Float8Linear(torch.nn.Linear):
         ones = torch.ones(_FORWARD + _BACKWARD, dtype=torch.float32, device="cpu")
         self._state = _State(
             ones, ones.clone(), torch.zeros_like(ones),
-            torch.tensor(getattr(config, "seed", 0), device="cpu"), _rank(),
-            getattr(config, "propagate_nonfinite", True))
+            torch.tensor(getattr(config, "seed", 0), device="cpu"),
+            torch.tensor(math.inf, device="cpu"), torch.zeros(0, device="cpu"),
+            _rank(), getattr(config, "propagate_nonfinite", True))
         self._record: Optional[Record] = None
-        # Whether a forward pass depends on more than its input and parameters.
-        self._has_state = self._manager is not None or any(
+        # How many seeds a forward pass takes for the input, and for the weight.
+        self._seeds = [2 * any(
             cast.rounding == 2 for role, cast in self._casts.items()
-            if not role.startswith("grad_output"))
+            if role in roles) for roles in (
+                ("input", "input_for_grad_weight"),
+                ("weight", "weight_for_grad_input"))]
+        # Whether a forward pass depends on more than its input and parameters.
+        self._has_state = self._manager is not None or any(self._seeds)
         # What a number of tokens must be a multiple of, and of channels.
         four_bits = any(FORMATS["float4_e2m1fn_x2"][0] == cast.format
                         for cast in self._casts.values() if cast.kind != "none")
@@ -345,8 +361,9 @@ class Float8Linear(torch.nn.Linear):
         self._register()
 
     def _register(self) -> None:
-        self._key = next(_keys)
-        _layers[self._key] = self
+        key = next(_keys)
+        self._state = self._state._replace(key=torch.tensor(key, device="cpu"))
+        _layers[key] = self
 
     def __setstate__(self, state: Any) -> None:  # of a copy, too
         super().__setstate__(state)
@@ -358,20 +375,33 @@ class Float8Linear(torch.nn.Linear):
         """A layer with the parameters, hooks and other attributes of a linear layer.
 
         Raises:
-            ValueError: the layer, whose name the text has, has a forward() of its
-                own, is parametrized or lazy, or has sizes without a rule.
+            ValueError: the layer, whose name the text has, has a forward(), a state
+                dict or another method of its own that would be lost, is parametrized
+                or lazy, or has sizes without a rule.
         """
+        new = cls._of(module, config, name)
+        _rebind(new)
+        return new
+
+    @classmethod
+    def _of(cls, module: torch.nn.Linear, config: Any, name: str) -> "Float8Linear":
+        """from_float() without _rebind()."""
         parametrize = torch.nn.utils.parametrize
+        kind = type(module)
+        own = [key for key in _METHODS if key in module.__dict__
+               or getattr(kind, key) is not getattr(torch.nn.Linear, key)]
         what = None
-        if getattr(module.forward, "__func__", None) is not torch.nn.Linear.forward:
-            what = "a forward() of its own"
-        elif parametrize.is_parametrized(module):  # type: ignore[no-untyped-call]
+        if parametrize.is_parametrized(module):  # type: ignore[no-untyped-call]
             what = "parametrizations, which can be registered after the conversion"
         elif torch.nn.parameter.is_lazy(module.weight):
             what = "no sizes before its first forward pass"
+        elif own:
+            what = f"a {own[0]}() of its own"
+        elif hasattr(kind, "weight") or hasattr(kind, "bias"):
+            what = "a weight or bias that its class computes"
         if what is not None:
             raise ValueError(
-                f"{name}: got {type(module).__name__} with {what}, expected a "
+                f"{name}: got {kind.__name__} with {what}, expected a "
                 "torch.nn.Linear (module_filter_fn can leave a layer out)")
         new = cls.__new__(cls)
         new.__dict__.update(module.__getstate__())  # no compiled code
@@ -384,35 +414,24 @@ class Float8Linear(torch.nn.Linear):
         if torch.is_autocast_enabled("cpu"):
             input = input.to(torch.get_autocast_dtype("cpu"))
         rows = input.reshape(-1, input.size(-1))
-        compiles = torch.compiler.is_compiling()
-        trains = torch.is_grad_enabled() or (not compiles
-                                             and recompute.in_function())
-        if (self._multiple > 1 and rows.size(0) % self._multiple and trains
-                and self.weight.requires_grad):
+        grad = torch.is_grad_enabled()
+        if (self._multiple > 1 and rows.size(0) % self._multiple
+                and self.weight.requires_grad
+                and (grad or (not torch.compiler.is_compiling()
+                              and recompute.in_function()))):
             raise ValueError(f"{self._name}: got {rows.size(0)} tokens, expected a "
                              f"multiple of {self._multiple} (float4)")
-        first: Optional[_State] = None
-        repeatable: Optional[recompute.Pass] = None
-        if self._has_state and not compiles:
-            values, repeatable = recompute.begin(self, rows, self._values)
-            if values is not None:
-                first = self._state._replace(
-                    scale=torch.tensor(values.scale, device="cpu"),
-                    scale_inv=torch.tensor(values.scale_inv, device="cpu"),
-                    seed=torch.tensor(values.seed, device="cpu"))
+        now = self._state
+        if self._has_state:
+            scale, scale_inv, seed, most = _ops._begin_pass(
+                now.scale, now.scale_inv, now.seed, now.key, now.rank, self._seeds,
+                self.training, grad)
+            now = now._replace(scale=scale, scale_inv=scale_inv, seed=seed, most=most)
         output: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
-            rows, self.weight, self._casts, self._state._replace(
-                observes=self.training and trains), first, self._record)
-        if repeatable is not None:
-            recompute.end(self, repeatable, output)
+            rows, self.weight, self._casts, self._state, now, grad, self._record)
         output = output.reshape(*input.shape[:-1], output.size(-1))
         return output if self.bias is None else (
             output + self.bias.to(output.dtype))
-
-    def _values(self) -> recompute.Values:
-        state = self._state
-        return recompute.Values(state.scale.tolist(), state.scale_inv.tolist(),
-                                int(state.seed))
 
     def _extra(self) -> Dict[str, Tensor]:
         """The entries of the state dict beside the parameters."""
@@ -464,33 +483,76 @@ class Float8Linear(torch.nn.Linear):
             self._state.seed.copy_(seed.reshape(()))
 
 
+def _rebind(layer: torch.nn.Module) -> None:
+    """Gives the hooks before load_state_dict() that take their module a new layer
+    instead of the one that it replaces."""
+    if isinstance(layer, Float8Linear):
+        for hook in layer._load_state_dict_pre_hooks.values():
+            if getattr(hook, "with_module", False):
+                hook.module = weakref.ref(layer)
+
+
 def update_scales(model: torch.nn.Module) -> None:
     """Ends a step of delayed scaling: the scales of all layers follow from the amax
     that were observed, after one MAX all-reduce over the ranks if there are
     several. Nothing changes without an observed amax. Every rank must call it; a
     forward pass of a converted model in training mode does.
     """
-    _update_all(model, False)
+    _update_all(model, False, True)
 
 
-def _update_all(model: torch.nn.Module, begins: bool) -> None:
+def _update_all(model: torch.nn.Module, begins: bool, grad: bool) -> None:
     layers = [module for module in model.modules()
               if isinstance(module, Float8Linear) and module._manager is not None]
     if layers:
         _ops._update_scales(
             [tensor for layer in layers for tensor in layer._state[:3]],
-            [layer._key for layer in layers], begins)
+            [layer._state.key for layer in layers], begins, grad)
 
 
-def _update_scales(states: List[Tensor], keys: List[int], begins: bool) -> None:
-    """The operator of :func:`update_scales`, and before a forward pass, if that
-    begins. torch.compile may pass copies of the states, and write them back."""
-    layers = [_layers[key] for key in keys]
-    if begins:
-        if recompute.in_backward():
-            return  # the same step again
-        if not (torch.is_grad_enabled() or recompute.in_function()):
-            return
+# Operators, so that torch.compile does not look into them; it may pass copies of a
+# layer's tensors, and write them back.
+def _begin_pass(scale: Tensor, scale_inv: Tensor, seed: Tensor, key: Tensor, rank: int,
+                seeds: List[int], training: bool, grad: bool
+                ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The scales of a forward pass, its seeds for input and weight, and the largest
+    amax that it may observe; `grad`: whether gradients are enabled."""
+    first = recompute.begin(
+        int(key), _layers[int(key)]._name, grad, lambda: recompute.Values(
+            scale.tolist(), scale_inv.tolist(), int(seed)))
+    if first is None:
+        observes = training and (grad or recompute.in_function())
+        scale, scale_inv, begin = scale.clone(), scale_inv.clone(), int(seed)
+        seed.add_(sum(seeds))
+    else:
+        observes = False
+        scale, scale_inv = scale.new_tensor(first.scale), scale.new_tensor(
+            first.scale_inv)
+        begin = first.seed
+    own = seed.new_tensor([begin, begin + seeds[0]]) + (rank << 48)
+    return scale, scale_inv, own, scale.new_tensor(math.inf if observes else 0.0)
+
+
+def _begin_shapes(scale: Tensor, scale_inv: Tensor, seed: Tensor, *others: Any
+                  ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    return (torch.empty_like(scale), torch.empty_like(scale),
+            seed.new_empty(2), scale.new_empty(()))
+
+
+def _observe(amax: Tensor, slot: int, found: Tensor, most: Tensor) -> None:
+    """Adds an amax that was found, unless `most` is 0."""
+    amax[slot] = torch.maximum(amax[slot], torch.minimum(found, most))
+
+
+def _update_scales(states: List[Tensor], keys: List[Tensor], begins: bool, grad: bool
+                   ) -> None:
+    """:func:`update_scales`; before a forward pass, if that begins, only of training
+    and not if it is a repetition. `grad`: whether gradients are enabled, which compiled
+    code may change."""
+    layers = [_layers[int(key)] for key in keys]
+    if begins and (recompute.in_backward()
+                   or not (grad or recompute.in_function())):
+        return
     observed = torch.cat(states[2::3])
     config = layers[0].config
     group = config.process_group
@@ -509,19 +571,26 @@ def _update_scales(states: List[Tensor], keys: List[int], begins: bool) -> None:
         states[3 * i + 2].zero_()
 
 
-# An operator, so that torch.compile does not look into it. The layers by the numbers
-# that it takes.
+# The layers by their keys.
 _layers: "weakref.WeakValueDictionary[int, Float8Linear]" = (
     weakref.WeakValueDictionary())
 _library = torch.library.Library("swamp", "FRAGMENT")
-_library.define("_update_scales(Tensor(a!)[] states, int[] keys, bool begins) -> ()")
-_library.impl("_update_scales", _update_scales, "CPU")
-_library.impl("_update_scales", lambda states, keys, begins: None, "Meta")
+for _schema, _call, _shapes in (
+        ("_begin_pass(Tensor scale, Tensor scale_inv, Tensor(a!) seed, Tensor key, "
+         "int rank, int[] seeds, bool training, bool grad) "
+         "-> (Tensor, Tensor, Tensor, Tensor)", _begin_pass, _begin_shapes),
+        ("_observe(Tensor(a!) amax, int slot, Tensor found, Tensor most) -> ()",
+         _observe, lambda *_: None),
+        ("_update_scales(Tensor(a!)[] states, Tensor[] keys, bool begins, bool grad) "
+         "-> ()", _update_scales, lambda *_: None)):
+    _library.define(_schema)
+    _library.impl(_call.__name__, _call, "CPU")
+    _library.impl(_call.__name__, _shapes, "Meta")
 
 
 def _update_before_forward(model: torch.nn.Module, inputs: Any) -> None:
     if model.training:
-        _update_all(model, True)
+        _update_all(model, True, torch.is_grad_enabled())
 
 
 def convert_to_float8_training(
@@ -538,13 +607,18 @@ def convert_to_float8_training(
         config: a :class:`Float8LinearConfig`, or torchao's; None: tensorwise.
 
     Returns:
-        The model. With delayed scaling each of its forward passes in training mode
+        The model. Layers whose weight another module reads, without a call of the
+        layer, stay in high precision: ``out_proj`` of torch.nn.MultiheadAttention,
+        which is not replaced, and those of torch.nn.TransformerEncoderLayer in
+        evaluation (see ``torch.backends.mha.set_fastpath_enabled``). With delayed
+        scaling each of its forward passes in training mode
         first calls :func:`update_scales`, under torch.no_grad() only in a reentrant
         checkpoint, which cannot be told from training.
 
     Raises:
         ValueError: a layer, which the text names, cannot be replaced: its class or
-            itself has a forward() of its own, it is parametrized
+            itself has a forward(), a state dict or another method of its own that
+            would be lost, it is parametrized
             (``weight_norm`` and others can be applied after the conversion), lazy,
             or, of nvfp4, its sizes are odd.
     """
@@ -562,25 +636,30 @@ def convert_to_float8_training(
                 or not (module_filter_fn is None
                         or module_filter_fn(linear, name))):
             return linear
-        new = Float8Linear.from_float(linear, config, name or "(root)")
+        new = Float8Linear._of(linear, config, name or "(root)")
         new._state.seed.add_(number << 32)  # layers round differently
         number += 1
         return new
 
+    attention = torch.nn.MultiheadAttention
     done: Dict[torch.nn.Module, torch.nn.Module] = {}  # shared layers stay shared
     places = []
     for name, parent in module.named_modules():
         for child, linear in parent._modules.items():
-            if linear is None:
+            if linear is None or (
+                    child == "out_proj" and isinstance(parent, attention)
+                    and type(parent).forward is attention.forward):
                 continue
             if linear not in done:
                 done[linear] = converted(linear,
                                          f"{name}.{child}" if name else child)
             if done[linear] is not linear:
                 places.append((parent, child, done[linear]))
-    module = converted(module, "")
+    module = done[module] = converted(module, "")
     for parent, child, new in places:
         setattr(parent, child, new)
+    for new in done.values():
+        _rebind(new)
     if (any(isinstance(layer, Float8Linear) and layer._manager is not None
             for layer in module.modules())
             and _update_before_forward not in module._forward_pre_hooks.values()):
