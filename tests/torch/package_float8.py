@@ -675,10 +675,11 @@ class Recomputation(TestCase):
                 self.assert_same(found, plain, chosen)
 
     def test_compiled(self):
-        """Checkpoints in and around compiled functions."""
-        for config, outer, inner in ((STATEFUL[1], None, False),
-                                     (STATEFUL[0], True, None)):
-            plain = self.outcome(config, one_by_one, (None, None))
+        """Checkpoints around compiled functions; in them, an error."""
+        for config, outer, inner in ((STATEFUL[1], False, None),
+                                     (STATEFUL[0], None, None),  # a compiled hook
+                                     (STATEFUL[0], None, False),
+                                     (STATEFUL[1], None, True)):
             torch._dynamo.reset()
 
             def run(function, x):
@@ -687,7 +688,14 @@ class Recomputation(TestCase):
                     torch.utils.checkpoint.checkpoint(compiled, x,
                                                       use_reentrant=outer))
 
+            if inner is not None:
+                found = caught(lambda: self.outcome(config, one_by_one, (run, inner)))
+                self.assertEqual(found[0], "RuntimeError")
+                self.assertIn("got a checkpoint in a function that torch.compile "
+                              "compiles", found[1])
+                continue
             found = self.outcome(config, one_by_one, (run, inner))
+            plain = self.outcome(config, one_by_one, (None, None))
             for a, b in zip(found, plain, strict=True):
                 # Gradients of a shared layer are added in another order.
                 self.assertLessEqual((a - b).double().norm(),

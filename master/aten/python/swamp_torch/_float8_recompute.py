@@ -105,7 +105,8 @@ def begin(layer: int, name: str, grad: bool, current: Callable[[], Values]
     enabled.
 
     Raises:
-        RuntimeError: it repeats a checkpoint, in which there was no such pass.
+        RuntimeError: it repeats a checkpoint, in which there was no such pass or
+            which was compiled; or it may be another repetition.
     """
     running = _functions()
     repeated: List[Tuple[Any, Any]] = []  # checkpoints, and their repetitions
@@ -122,7 +123,11 @@ def begin(layer: int, name: str, grad: bool, current: Callable[[], Values]
         break  # other hooks were set before this backward pass
     node = torch._C._current_autograd_node() if task != -1 else None
     if is_of_node and type(node).__name__ == "CompiledFunctionBackward":
-        return None  # the graph of torch.compile has the arguments of the first run
+        # It would have the arguments of the first run, or what they became since.
+        raise RuntimeError(
+            f"{name}: got a checkpoint in a function that torch.compile compiles, "
+            "expected one around the function: scales and random bits of the first "
+            "run are not known in the compiled backward pass")
     if is_of_node and node in _passes:
         repeated.append((node, task))
     values: Optional[Values] = None

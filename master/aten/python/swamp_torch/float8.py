@@ -33,8 +33,9 @@ hif8                HiFloat8  HiFloat8  torch_npu's, of a row
 ==================  ========  ========  ==============================================
 
 torch.utils.checkpoint, nested, selective and of both kinds, gives the bits of a run
-without it, also in and around torch.compile (in a compiled function, an error of
-autograd if scales were updated before the backward pass). So does a torch.autograd.Function whose
+without it, also around a function that torch.compile compiles. In such a function
+it is a RuntimeError with delayed scaling or stochastic rounding of inputs and weights,
+unless its policy saves ``torch.ops.swamp._begin_pass``. So does a torch.autograd.Function whose
 backward() repeats its forward(), with the passes of a layer in the same order. Another
 forward pass that may be a repetition, during a backward pass, is a RuntimeError.
 
