@@ -33,11 +33,11 @@ hif8                HiFloat8  HiFloat8  torch_npu's, of a row
 ==================  ========  ========  ==============================================
 
 torch.utils.checkpoint, nested, selective and of both kinds, gives the bits of a run
-without it, also around a function that torch.compile compiles. In such a function
-it is a RuntimeError with delayed scaling or stochastic rounding of inputs and weights,
-unless its policy saves ``torch.ops.swamp._begin_pass``. So does a torch.autograd.Function whose
-backward() repeats its forward(), with the passes of a layer in the same order. Another
-forward pass that may be a repetition, during a backward pass, is a RuntimeError.
+without it, also around a function that torch.compile compiles. So does a
+torch.autograd.Function whose backward() repeats its forward(), with the passes of a
+layer in the same order. A checkpoint inside a compiled function is a RuntimeError with
+delayed scaling or stochastic rounding of inputs and weights; so is any other forward
+pass during a backward pass if it may be a repetition.
 
 An overflow must reach GradScaler, which looks at gradients, but the originals' casts
 turn inf, and nvfp4's also nan, into finite codes. So an inf or nan in the input, the
