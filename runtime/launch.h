@@ -18,13 +18,20 @@ struct Operation {
   KernelId kernel;
   std::uint8_t operand_count;
   Pass pass;
-  Operand operands[kMaxOperands];
   std::uint32_t traffic_bytes;  // read and written for one unit
   std::uint32_t scratch_bytes;  // of a slave: Tile::scratch
   std::uint32_t tile_step;      // tiles in LDM are multiples of so many units,
                                 // except the last of a segment; 0: any
   std::uint32_t args_bytes;     // a multiple of 4
   const void* args;             // alive until the join
+  Operand operands[kMaxOperands];
+
+  // bytes_of() returns the bytes of an operation with so many operands; the
+  // others are not transferred.
+  static constexpr std::size_t bytes_of(int operand_count) noexcept {
+    return offsetof(Operation, operands) +
+           static_cast<std::size_t>(operand_count) * sizeof(Operand);
+  }
 
   Operation() noexcept = default;
   // `kernel_args` are of the type that the kernel was listed with, and are not

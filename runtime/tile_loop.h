@@ -96,15 +96,16 @@ struct LdmLayout {
   // slot_bytes() returns the size of a slot with tiles of `tile_units`.
   static std::size_t slot_bytes(const Operation& operation,
                                 std::size_t tile_units) noexcept {
-    std::size_t bytes = args_offset() + args_bytes(operation);
+    std::size_t bytes =
+        args_offset(operation.operand_count) + args_bytes(operation);
     for (int s = 0; s < operation.operand_count; ++s) {
       bytes += tile_stride(operation, s, tile_units);
     }
     return bytes;
   }
   // A slot is the operation, the arguments at args_offset(), and the tiles.
-  static std::size_t args_offset() noexcept {
-    return align_up(sizeof(Operation), kLdmAlignment);
+  static std::size_t args_offset(int operand_count) noexcept {
+    return align_up(Operation::bytes_of(operand_count), kLdmAlignment);
   }
   static std::size_t args_bytes(const Operation& operation) noexcept {
     return align_up(operation.args_bytes, kLdmAlignment);
@@ -269,6 +270,9 @@ class TileLoop {
         result_(result),
         segment_(range_.begin_segment),
         unit_(range_.begin_unit),
+        operand_count_(static_cast<int>((table_.stride - sizeof(Segment)) /
+                                        sizeof(std::byte*)) -
+                       (partials_.grain_units != 0)),
         partial_slot_count_(LdmLayout::partial_slots(partials_.bytes)) {}
 
   void run() {
@@ -381,9 +385,10 @@ class TileLoop {
   void load_operation(TileSlot& slot, const Segment& segment) {
     slot.source = segment.operation;
     slot.operation = reinterpret_cast<Operation*>(slot.memory);
-    get(slot.operation, slot.source, sizeof(Operation), slot.get);
+    get(slot.operation, slot.source, Operation::bytes_of(operand_count_),
+        slot.get);
     wait(slot.get);
-    slot.args = slot.memory + LdmLayout::args_offset();
+    slot.args = slot.memory + LdmLayout::args_offset(operand_count_);
     if (slot.operation->args_bytes != 0) {
       get(slot.args, slot.operation->args, slot.operation->args_bytes,
           slot.get);
@@ -477,6 +482,7 @@ class TileLoop {
 
   std::size_t segment_;  // the next tile
   std::size_t unit_;
+  int operand_count_;               // of every operation
   unsigned missing_constants_ = 0;  // of the tile last described
   void* scratch_ = nullptr;
   std::byte* batch_ = nullptr;
