@@ -46,7 +46,7 @@ struct Operation {
         tile_step(0),
         args_bytes(info.args_bytes),
         args(kernel_args) {
-    for (int s = 0; s < kMaxOperands; ++s) {
+    for (int s = 0; s < operand_count; ++s) {
       operands[s] =
           Operand::dense(info.unit_bytes(s, columns), info.operands[s].access);
     }

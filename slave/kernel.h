@@ -29,11 +29,11 @@ enum class Access : std::uint8_t { in, out, inout, constant };
 struct Operand {
   // Of one unit, without the gaps between its lines; of a constant, all of it.
   // 0: the operand is absent, and its address is null.
-  std::uint32_t unit_bytes = 0;
-  std::uint32_t line_bytes = 0;  // a divisor of unit_bytes
-  std::size_t line_step = 0;     // bytes from line to line
-  std::size_t unit_step = 0;     // bytes from unit to unit; of a constant 0
-  Access access = Access::in;
+  std::uint32_t unit_bytes;
+  std::uint32_t line_bytes;  // a divisor of unit_bytes
+  std::size_t line_step;     // bytes from line to line
+  std::size_t unit_step;     // bytes from unit to unit; of a constant 0
+  Access access;
 
   // dense() returns an operand without gaps.
   static constexpr Operand dense(std::uint32_t unit_bytes,

@@ -118,7 +118,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
                                static_cast<std::uint32_t>(width),
                                by_term,
                                one.pairs};
-    Operand layout[2];
+    Operand layout[2] = {};
     layout[0].line_step =
         static_cast<std::size_t>(by_term ? term_step : lane_step) *
         kFloatFormats[one.in].bytes;
@@ -248,7 +248,7 @@ TEST(ScaledProductKernels, BitsOfReference) {
                            1,
                            0.7f,
                            0};
-    Operand layout[6];
+    Operand layout[6] = {};
     layout[0].unit_step = one.terms * 2;
     layout[3].unit_step = steps * sizeof(float);
     layout[5].unit_step = kProductLanes * kFloatFormats[one.out].bytes;

@@ -157,7 +157,7 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
         const auto scales = [&](std::size_t count) {
           return (count + one.block - 1) / one.block * one.scale_bytes;
         };
-        Operand layout[6];
+        Operand layout[6] = {};
         const std::size_t steps[] = {one.columns * kFloatFormats[type].bytes,
                                      one.columns / elements,
                                      scales(one.columns),
