@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "master/float8.h"
 #include "master/row_launch.h"
@@ -207,8 +208,8 @@ struct Stripes {
   std::array<Place, 6> places(const Part& part) const {
     const std::size_t x_bytes = kScalarTypeBytes[call.x.dtype];
     const std::size_t elements = args.code.elements, block = call.block;
-    // Of the matrix, or of its transpose: the bytes of so many elements of a
-    // row, and the row of scales of a row of codes.
+    // Convert, for the matrix or its transpose, a number of elements to bytes
+    // of codes and of scales, and a row to its row of scales.
     const auto codes = [&](std::size_t count) { return count / elements; };
     const auto scales = [&](std::size_t count) {
       return divided(count, block) * args.scale_bytes;
@@ -239,7 +240,8 @@ struct Stripes {
       all[5] = along(call.options.random, octets, row, height, column, width,
                      column_count);
     }
-    // The next stripe is so many lines on; along columns, so many bytes.
+    // The next stripe begins `stripe` lines later; along columns, the bytes of
+    // `stripe` elements later.
     const std::size_t stripe = args.stripe_rows;
     for (const int s : {0, 1, 5}) all[s].unit_step = stripe * all[s].line_step;
     all[2].unit_step = scale_row(stripe) * all[2].line_step;
@@ -254,9 +256,12 @@ struct Stripes {
     return all;
   }
 
-  // set_operation() makes the operation of such stripes.
-  void set_operation(const Part& part, BlockArgs& part_args,
-                     Operation& operation) const {
+  using Addresses = std::array<const std::byte*, 6>;
+
+  // set_operation() makes the operation of such stripes, and returns the
+  // addresses of the first one.
+  Addresses set_operation(const Part& part, BlockArgs& part_args,
+                          Operation& operation) const {
     part_args = args;
     part_args.rows = part.rows == args.stripe_rows ? row_count : part.rows;
     part_args.columns = part.columns;
@@ -264,11 +269,13 @@ struct Stripes {
     operation = Operation(
         master::row_kernel<KernelFamily::quantize_blocks, 6>(call.x.dtype),
         &part_args);
+    Addresses addresses{};
     int s = 0;
     for (const Place& place : places(part)) {
       if (place.data == nullptr) {
         operation.remove_operand(s++);
       } else {
+        addresses[s] = static_cast<const std::byte*>(place.data) + place.offset;
         operation.set_lines(s++, place.lines, place.line_bytes, place.line_step,
                             place.unit_step);
       }
@@ -280,9 +287,10 @@ struct Stripes {
       operation.scratch_bytes =
           static_cast<std::uint32_t>(args.stripe_rows * slave::kBlockWidth);
     }
+    return addresses;
   }
 
-  // ldm_need() is what stripes of so many columns need.
+  // ldm_need() returns the LDM that stripes of `width` columns need.
   runtime::LdmNeed ldm_need(std::size_t width) const {
     BlockArgs part_args;
     Operation operation;
@@ -297,28 +305,27 @@ struct Stripes {
   void launch(std::size_t column, std::size_t width) const {
     const std::size_t stripe = args.stripe_rows;
     const std::size_t whole = row_count / stripe, rest = row_count % stripe;
+    const std::pair<Part, std::size_t> parts[] = {
+        {{0, stripe, column, width}, whole},
+        {{whole * stripe, rest, column, width},
+         std::min<std::size_t>(rest, 1)}};
     BlockArgs part_args[2];
     Operation operations[2];
-    const Part parts[] = {{0, stripe, column, width},
-                          {whole * stripe, rest, column, width}};
+    Addresses at[2];
+    std::size_t units[2], count = 0;
+    for (const auto& [part, part_units] : parts) {
+      if (part_units == 0) continue;
+      at[count] = set_operation(part, part_args[count], operations[count]);
+      units[count++] = part_units;
+    }
     Workspace& workspace = Workspace::of_this_thread();
-    set_operation(parts[whole == 0 ? 1 : 0], part_args[0], operations[0]);
-    set_operation(parts[rest == 0 ? 0 : 1], part_args[1], operations[1]);
-    RowTable table(operations, 2, 2, false, master::row_grains(stripe * width),
-                   workspace.segments());
-    const auto add = [&](const Part& part, std::size_t units, std::size_t at) {
-      if (units == 0) return;
-      const std::array<Place, 6> all = places(part);
-      const auto address = [&](std::size_t s) {
-        return static_cast<const std::byte*>(all[s].data) + all[s].offset;
-      };
-      table.add(units,
-                {address(0), address(1), address(2), address(3), address(4),
-                 address(5)},
-                at);
-    };
-    add(parts[0], whole, 0);
-    add(parts[1], rest == 0 ? 0 : 1, 1);
+    RowTable table(operations, count, count, false,
+                   master::row_grains(stripe * width), workspace.segments());
+    for (std::size_t i = 0; i < count; ++i) {
+      table.add(units[i],
+                {at[i][0], at[i][1], at[i][2], at[i][3], at[i][4], at[i][5]},
+                i);
+    }
     workspace.run(machine, table.list());
   }
 

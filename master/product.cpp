@@ -599,13 +599,10 @@ Operation pack_operation(const ProductPackArgs& args, ScalarType dtype,
   Operation pack(row_kernel<KernelFamily::product_pack, 2>(dtype), &args);
   const std::size_t lines = args.by_term != 0 ? args.terms : args.lanes;
   const std::size_t width = args.by_term != 0 ? args.lanes : args.terms;
-  const std::size_t bytes = kScalarTypeBytes[dtype];
-  pack.set_lines(
-      0, width == 0 ? 0 : lines,
-      width == 0
-          ? 0
-          : ((width - 1) * static_cast<std::size_t>(args.step) + 1) * bytes,
-      line_step, lines * line_step);
+  const std::size_t extent =
+      width == 0 ? 0 : (width - 1) * static_cast<std::size_t>(args.step) + 1;
+  pack.set_lines(0, extent == 0 ? 0 : lines, extent * kScalarTypeBytes[dtype],
+                 line_step, lines * line_step);
   pack.set_unit_bytes(
       1, slave::product_panel_bytes(args.terms, args.width, args.pairs != 0));
   return pack;

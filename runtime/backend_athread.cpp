@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -100,31 +101,20 @@ bool has_shared_words(const Segment& segment, int s) noexcept {
              0;
 }
 
-// has_shared_lines() returns whether slaves may write parts of words inside of
-// a unit, of which SharedWords has no copies.
-bool has_shared_lines(const SegmentTable& table) noexcept {
-  for (std::size_t i = 0; i < table.count; ++i) {
-    for (int s = 0; s < table[i].operation->operand_count; ++s) {
-      if (table[i].operation->operands[s].lines() > 1 &&
-          has_shared_words(table[i], s)) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 // make_shared_words() returns memory for the shared words of a launch, if it
-// may have any.
-SharedWords make_shared_words(const Launch& launch) {
+// may have any. Returns nothing if slaves may write parts of words between the
+// lines of a unit, of which SharedWords has no copies.
+std::optional<SharedWords> make_shared_words(const Launch& launch) {
   const SegmentTable& table = launch.table;
   SharedWords words;
   if (table.count == 0) return words;
   words.operand_count = table[0].operation->operand_count;
   bool any = false;
-  for (std::size_t i = 0; i < table.count && !any; ++i) {
+  for (std::size_t i = 0; i < table.count; ++i) {
     for (int s = 0; s < words.operand_count; ++s) {
-      any = any || has_shared_words(table[i], s);
+      if (!has_shared_words(table[i], s)) continue;
+      if (table[i].operation->operands[s].lines() > 1) return std::nullopt;
+      any = true;
     }
   }
   if (!any) return words;
@@ -173,8 +163,8 @@ class AthreadBackend final : public Backend {
       : Backend(chip.ldm_bytes), chip_(chip) {}
 
   void run(const Launch& launch) override {
-    if (launch.slaves == 1 || has_shared_lines(launch.table)) {
-      run_slaves(launch, 0, launch.slaves, 0);
+    if (launch.slaves == 1) {
+      run_slaves(launch, 0, 1, 0);
       return;
     }
     for (int i = 0; i < launch.slaves; ++i) {
@@ -182,7 +172,8 @@ class AthreadBackend final : public Backend {
     }
     spawn_and_join(launch);
     // The master runs the parts of slaves that had no LDM left, because the
-    // program's own code holds it, or that do not exist, as after fork().
+    // program's own code holds it, or that do not exist, as after fork(), and
+    // all parts if the slaves cannot write them.
     for (int i = 0; i < launch.slaves; ++i) {
       if (launch.results[i].first_segment == athread::kNotRun) {
         run_slaves(launch, i, i + 1, 0);
@@ -194,8 +185,10 @@ class AthreadBackend final : public Backend {
   void spawn_and_join(const Launch& launch) const {
     if (chip_.slave_cores == 0 || fork_generation() != chip_.generation) return;
     const std::lock_guard<std::mutex> lock(fork_mutexes().slaves);
-    shared_call = LaunchCall{launch, make_shared_words(launch),
-                             chip_.group_cores, chip_.slave_cores};
+    const std::optional<SharedWords> words = make_shared_words(launch);
+    if (!words) return;
+    shared_call =
+        LaunchCall{launch, *words, chip_.group_cores, chip_.slave_cores};
     if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &shared_call) != 0) {
       return;
     }

@@ -41,16 +41,15 @@ bool CheckedDma::legal(const void* ldm, const void* main, const Lines& lines,
   } else if (!ldm_.contains(reply, sizeof *reply)) {
     report(at, "reply-not-ldm", "the reply word lies outside LDM");
   } else {
-    for (std::size_t i = 0; i < lines.count; ++i) {
-      const auto* const begin =
-          static_cast<const std::byte*>(main) + i * lines.step;
-      if (window_.allows(begin, lines.bytes, write)) continue;
-      report(at, "main-range",
-             "%zu bytes at %p (%s) lie in no array of the spawn", lines.bytes,
-             static_cast<const void*>(begin), write ? "put" : "get");
-      return false;
+    const auto* begin = static_cast<const std::byte*>(main);
+    std::size_t left = lines.count;
+    for (; left != 0 && window_.allows(begin, lines.bytes, write); --left) {
+      begin += lines.step;
     }
-    return true;
+    if (left == 0) return true;
+    report(at, "main-range",
+           "%zu bytes at %p (%s) lie in no array of the spawn", lines.bytes,
+           static_cast<const void*>(begin), write ? "put" : "get");
   }
   return false;
 }

@@ -26,8 +26,8 @@ struct Operation {
   const void* args;             // alive until the join
   Operand operands[kMaxOperands];
 
-  // bytes_of() returns the bytes of an operation with so many operands; the
-  // others are not transferred.
+  // bytes_of() returns the bytes of an operation up to its last operand, which
+  // are all that is transferred.
   static constexpr std::size_t bytes_of(int operand_count) noexcept {
     return offsetof(Operation, operands) +
            static_cast<std::size_t>(operand_count) * sizeof(Operand);

@@ -99,7 +99,7 @@ struct LdmLayout {
     std::size_t bytes =
         args_offset(operation.operand_count) + args_bytes(operation);
     for (int s = 0; s < operation.operand_count; ++s) {
-      bytes += tile_stride(operation, s, tile_units);
+      bytes += tile_stride(in_ldm(operation.operands[s]), tile_units);
     }
     return bytes;
   }
@@ -110,10 +110,11 @@ struct LdmLayout {
   static std::size_t args_bytes(const Operation& operation) noexcept {
     return align_up(operation.args_bytes, kLdmAlignment);
   }
-  // One extra line: a tile keeps its array's offset from a 4-byte boundary.
-  static std::size_t tile_stride(const Operation& operation, int s,
+  // tile_stride() returns the bytes of a tile of an operand with the steps of
+  // in_ldm(). One extra line: it keeps its array's offset from a 4-byte
+  // boundary.
+  static std::size_t tile_stride(const Operand& operand,
                                  std::size_t tile_units) noexcept {
-    const Operand operand = in_ldm(operation.operands[s]);
     const std::size_t bytes = operand.access == Access::constant
                                   ? operand.unit_extent()
                                   : tile_units * operand.unit_step;
@@ -184,7 +185,7 @@ struct TileSlot {
       tiles[s] = operand.unit_bytes == 0
                      ? nullptr
                      : at + reinterpret_cast<std::uintptr_t>(main[s]) % 4;
-      at += LdmLayout::tile_stride(*operation, s, tile_units);
+      at += LdmLayout::tile_stride(layout[s], tile_units);
     }
     return missing;
   }

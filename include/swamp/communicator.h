@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -120,6 +121,15 @@ class SWAMP_API Communicator {
   ///   the first name whose value on one rank is not that of rank 0, and both
   ///   values. The communicator can be used after it.
   void require_same(const std::map<std::string, std::string>& values);
+
+  /// require_same() of values whose text takes time to make.
+  ///
+  /// @param bits of all values: they differ if a value does
+  /// @param values makes the text, only if the bits of two ranks differ
+  /// @throws Error as above
+  void require_same(
+      const std::string& bits,
+      const std::function<std::map<std::string, std::string>()>& values);
 
  protected:
   Communicator() = default;

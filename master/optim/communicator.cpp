@@ -239,11 +239,16 @@ void require_equal(std::size_t rank, const Values& values,
 
 void Communicator::require_same(const Values& values) {
   if (size() == 1) return;
-  const std::string mine = packed(values);
-  // Different hashes of equal texts, by another library, only cost time.
-  Gathered<std::uint64_t> hashes(*this, std::hash<std::string>()(mine));
+  require_same(packed(values), [&] { return values; });
+}
+
+void Communicator::require_same(const std::string& bits,
+                                const std::function<Values()>& values) {
+  // Different hashes of equal bits, by another library, only cost time.
+  Gathered<std::uint64_t> hashes(*this, std::hash<std::string>()(bits));
   if (std::equal(hashes.begin() + 1, hashes.end(), hashes.begin())) return;
 
+  const std::string mine = packed(values());
   Gathered<std::size_t> bytes(*this, mine.size());
   std::string all(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}),
                   '\0');

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -118,6 +117,7 @@ bool is_finite(const std::byte* element, ScalarType type) {
 }
 
 const char* text_of(bool flag) { return flag ? "true" : "false"; }
+std::string text_of(double value) { return master::number_text(value); }
 
 std::string text_of(const ScalerValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return text_of(*flag);
@@ -174,37 +174,32 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
         std::to_string(group_of_parameter[p]) + ", " + text_of(parameter.data) +
         ", gradient " + text_of(parameter.gradient);
   }
-  // Text of many groups takes milliseconds, so it is made only for an error.
-  std::string bits;
-  for (const auto& [field, value] : values) bits += field + '=' + value + '\0';
-  for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
-    for (const auto& [field, value] : master::option_fields(groups[g])) {
-      bits += field;
-      if (with_state) {
-        bits.append(reinterpret_cast<const char*>(value), sizeof *value);
-      }
-    }
-    for (const auto& [field, flag] : master::option_flags(groups[g])) {
-      bits += field;
-      if (with_state) bits += *flag ? '1' : '0';
-    }
-  }
-  const std::uint64_t digest = std::hash<std::string>()(bits);
-  std::vector<std::uint64_t> digests(
-      static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(&digest, sizeof digest, digests.data());
-  if (!std::equal(digests.begin() + 1, digests.end(), digests.begin())) {
-    for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
+  // Calls visit(field, value) with each option of the groups, a double or bool.
+  const auto visit_groups = [&](auto visit) {
+    if (!with_state || !options.shard) return;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::string group = "groups[" + std::to_string(g) + "].";
       for (const auto& [field, value] : master::option_fields(groups[g])) {
-        if (with_state) values[group + field] = master::number_text(*value);
+        visit(group + field, *value);
       }
       for (const auto& [field, flag] : master::option_flags(groups[g])) {
-        if (with_state) values[group + field] = text_of(*flag);
+        visit(group + field, *flag);
       }
     }
-    communicator.require_same(values);
-  }
+  };
+  std::string bits;
+  for (const auto& [field, value] : values) bits += field + '=' + value + '\0';
+  visit_groups([&](const std::string& field, auto value) {
+    bits += field;
+    bits.append(reinterpret_cast<const char*>(&value), sizeof value);
+  });
+  // Text of many groups takes milliseconds.
+  communicator.require_same(bits, [&] {
+    visit_groups([&](const std::string& field, auto value) {
+      values[field] = text_of(value);
+    });
+    return values;
+  });
   compared = true;
 }
 

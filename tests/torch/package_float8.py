@@ -718,7 +718,7 @@ class Recomputation(TestCase):
                 y = torch.utils.checkpoint.checkpoint(function, x, use_reentrant=use,
                                                       early_stop=False)
                 if hook is not None:
-                    y = 2 * y  # a node that is no checkpoint
+                    y = 2 * y  # a node outside of the checkpoint
                     y.register_hook(hook)
                 y.sum().backward()
 
