@@ -1,11 +1,9 @@
-// Matrix products. In transfer mode view the matrices stay where they are: one
-// launch packs a part of b that fits into the caches, in panels of columns, and
-// one computes rows of the result with it. The rows of a are packed by the
-// slave that needs them, and gathered before. Few rows are computed from b as
-// it lies in memory. In the other modes the units of a launch must be dense:
-// the master copies parts of the matrices, which a slave's LDM bounds, and the
-// sums stay in main memory between the launches. All ways compute the same
-// bits.
+// Matrix products. One launch packs a part of b in panels of columns, and one
+// computes rows of the result with it; the rows of a are packed by the slave
+// that needs them, and gathered before. Few rows are computed from b as it lies
+// in memory. How much a slave computes at a time is bounded by the caches, or
+// by LDM, and the sums of a part of the terms stay in main memory between the
+// launches. All ways compute the same bits.
 #include "swamp/product.h"
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "master/row_launch.h"
 #include "master/text.h"
 #include "runtime/float_environment.h"
+#include "slave/kernel_args.h"
 #include "slave/product_args.h"
 
 namespace swamp {
@@ -29,6 +28,7 @@ using master::RowTable;
 using master::Workspace;
 using slave::kProductLanes;
 using slave::ProductArgs;
+using slave::ProductLines;
 using slave::ProductPackArgs;
 
 namespace {
@@ -149,19 +149,6 @@ slave::ProductRuns runs_of(const Runs& runs) {
   return {runs.begins, runs.length};
 }
 
-// Two operations: [0] of whole panels or blocks of columns, [1] of the last one
-// of a matrix, if that is smaller.
-template <class Args>
-struct Operations {
-  Args args[2];
-  Operation operations[2];
-
-  Operations(const KernelInfo& kernel, const Args& whole, const Args& last)
-      : args{whole, last},
-        operations{Operation(kernel, &args[0]), Operation(kernel, &args[1])} {}
-  Operations(const Operations&) = delete;
-};
-
 // Product is one call, after validation.
 struct Product {
   Machine::Impl& machine;
@@ -180,12 +167,8 @@ struct Product {
 
   ProductArgs common_args() const {
     ProductArgs args{};
-    args.a_row = static_cast<std::int64_t>(a.row_step);
-    args.a_term = static_cast<std::int64_t>(a.column_step);
-    args.self_row = static_cast<std::int64_t>(self.row_step);
-    args.self_column = static_cast<std::int64_t>(self.column_step);
-    args.out_row = static_cast<std::int64_t>(out.row_step);
-    args.out_column = static_cast<std::int64_t>(out.column_step);
+    args.terms = terms();
+    args.columns = out.columns;
     args.alpha = alpha;
     args.beta = beta;
     args.first = args.last = 1;
@@ -193,27 +176,17 @@ struct Product {
     return args;
   }
 
-  // set_operand() sets the bytes between the units of an operand. Units that do
-  // not move are a constant.
-  static void set_operand(Operation& operation, int s, std::size_t unit_bytes,
-                          bool exists = true) {
-    operation.set_unit_bytes(s, 0);
-    if (exists && unit_bytes == 0)
-      operation.operands[s].access = Access::constant;
-    if (exists)
-      operation.set_unit_bytes(s, std::max<std::size_t>(1, unit_bytes));
+  // block_terms_of() returns ProductArgs::block_terms, at most `most`.
+  static std::uint32_t block_terms_of(std::size_t terms, std::uint32_t most) {
+    return static_cast<std::uint32_t>(
+        std::clamp<std::size_t>((terms + 1) & ~std::size_t{1}, 2, most));
   }
 
-  // ---- Transfer mode view
+  bool fits(const Operation& operation) const {
+    return runtime::ldm_need(machine, operation, 0).fits();
+  }
 
-  // All rows of a block of terms of one matrix, and so many columns, are
-  // computed with one packed part of b.
-  static constexpr std::size_t kMostTerms = 4096;
-  static constexpr std::size_t kSumsBytes = std::size_t{32} << 20;
-  static constexpr std::size_t kBlockWords = 768;
-  static constexpr std::size_t kBlockRows = 96;
-
-  std::size_t block_terms() const { return kBlockWords * (pairs ? 2 : 1); }
+  // ---- Panels of b
 
   // Part is what one launch computes.
   struct Part {
@@ -223,24 +196,118 @@ struct Product {
     std::size_t term, terms;
   };
 
-  void in_view() {
-    const std::size_t part_terms = std::min(terms(), kMostTerms);
+  // Blocks bounds what is computed at a time.
+  struct Blocks {
+    std::size_t terms;         // of a launch
+    std::size_t panels;        // of one constant
+    std::uint32_t rows_of_a;   // packed by a slave, and the terms of them
+    std::uint32_t terms_of_a;  // even
+    bool gathers;              // the kernel gathers a
+  };
+
+  static constexpr std::size_t kSumsBytes = std::size_t{32} << 20;
+  static constexpr std::uint32_t kBlockRows = 96;
+
+  // blocks_of_caches() returns blocks that fit into the caches of a CPU.
+  Blocks blocks_of_caches() const {
+    constexpr std::size_t kMostTerms = 4096;
+    constexpr std::uint32_t kBlockWords = 768;
+    return {std::min(terms(), kMostTerms), panels_of(out.columns), kBlockRows,
+            kBlockWords * (pairs ? 2 : 1), gather != nullptr};
+  }
+
+  // blocks_of_ldm() returns blocks that fit into LDM, or throws Error.
+  Blocks blocks_of_ldm() const {
+    for (std::uint32_t most = 512; most >= 2; most /= 2) {
+      const Blocks blocks{std::min<std::size_t>(most, terms()), 1,
+                          slave::kMaxProductRows, most, false};
+      if (fits(blocks)) return blocks;
+    }
+    master::refuse("a", "a product",
+                   "more LDM than " + std::to_string(machine.ldm_bytes) +
+                       " bytes (SWAMP_LDM_BYTES)",
+                   SWAMP_UNSUPPORTED);
+  }
+
+  bool fits(const Blocks& blocks) const {
+    ProductPackArgs pack = pack_args(blocks.terms, kProductLanes);
+    ProductArgs args = common_args();
+    args.terms = blocks.terms;
+    args.columns = std::min(blocks.panels * kProductLanes, out.columns);
+    return fits(master::pack_operation(pack, b)) &&
+           fits(operation_of(args, blocks, out.rows));
+  }
+
+  ProductPackArgs pack_args(std::size_t count, std::size_t width) const {
+    ProductPackArgs args{};
+    args.terms = count;
+    args.lanes = args.width = static_cast<std::uint32_t>(width);
+    args.pairs = pairs ? 1 : 0;
+    return args;
+  }
+
+  // operation_of() returns the operation of `rows` rows with args.terms and
+  // args.columns, and sets the other arguments that depend on them.
+  Operation operation_of(ProductArgs& args, const Blocks& blocks,
+                         std::size_t rows) const {
+    const std::size_t panels = panels_of(args.columns);
+    args.block_rows = static_cast<std::uint32_t>(
+        std::min<std::size_t>(blocks.rows_of_a, rows));
+    args.block_terms = block_terms_of(args.terms, blocks.terms_of_a);
+    Operation operation(kernel(KernelFamily::product), &args);
+    if (blocks.gathers) {
+      operation.operands[0].access = Access::constant;
+      operation.set_unit_bytes(0, ~std::uint32_t{0});
+    } else {
+      args.in = master::set_unit(operation, 0, a, 1, args.terms, a.row_step);
+    }
+    operation.set_lines(
+        1, 1,
+        panels * slave::product_panel_bytes(args.terms, kProductLanes, pairs),
+        0, 0);
+    constexpr std::size_t kSumBytes = kProductLanes * sizeof(float);
+    operation.set_lines(2, terms() > blocks.terms_of_a ? panels : 0, kSumBytes,
+                        rows * kSumBytes, kSumBytes);
+    args.self = master::set_unit(operation, 3, self, 1,
+                                 args.last != 0 && adds() ? args.columns : 0,
+                                 self.row_step);
+    args.out = master::set_unit(
+        operation, 4, out, 1, args.last != 0 ? args.columns : 0, out.row_step);
+    operation.tile_step = slave::kMaxProductRows;
+    operation.scratch_bytes =
+        static_cast<std::uint32_t>(slave::product_scratch_bytes(
+            args.block_rows, args.block_terms, blocks.gathers ? bytes() : 0));
+    // The time depends on the arithmetic: 3 flops take about as long as the
+    // transfer of a byte.
+    operation.traffic_bytes =
+        static_cast<std::uint32_t>(1 + 2 * args.terms * args.columns / 3);
+    return operation;
+  }
+
+  // by_panels() computes all rows of a block of terms of one matrix, and so
+  // many columns, with one packed part of b.
+  void by_panels() {
+    Blocks blocks = blocks_of_caches();
+    if (!fits(blocks)) blocks = blocks_of_ldm();
+    const bool copies = gather != nullptr && !blocks.gathers;
+    const std::size_t part_terms = blocks.terms;
     const std::size_t panel_bytes =
         slave::product_panel_bytes(part_terms, kProductLanes, pairs);
     const std::size_t part_panels =
         std::min(std::max<std::size_t>(1, kPackedBytes / panel_bytes),
                  panels_of(out.columns));
     const std::size_t part_columns = part_panels * kProductLanes;
-    const bool has_sums = terms() > block_terms();
+    const bool has_sums = terms() > blocks.terms_of_a;
     // With parts of terms, each part of b is packed for each part of the rows.
     std::size_t part_rows = out.rows, part_batch = 1;
     const std::size_t columns = std::min(out.columns, part_columns);
     const std::size_t row_bytes = panels_of(columns) * kProductLanes * 4;
     if (has_sums) {
-      part_rows =
-          std::min(part_rows, std::max(kSumsBytes / row_bytes, kBlockRows));
+      part_rows = std::min(
+          part_rows, std::max<std::size_t>(kSumsBytes / row_bytes, kBlockRows));
     }
-    if (part_columns >= out.columns && terms() == part_terms) {
+    if (copies) part_rows = std::min(part_rows, kCopiedRows);
+    if (part_columns >= out.columns && terms() == part_terms && !copies) {
       const std::size_t packed = part_panels * panel_bytes;
       part_batch = b.batch_step == 0 ? out.batch : kPackedBytes / packed;
       if (has_sums) {
@@ -251,12 +318,14 @@ struct Product {
       }
       part_batch = std::clamp<std::size_t>(part_batch, 1, out.batch);
     }
-    const std::size_t packed_bytes =
+    // Memory of the packed part of b, of the sums, and of a copy of a.
+    const std::size_t at_sums =
         part_panels * panel_bytes * (b.batch_step == 0 ? 1 : part_batch);
+    const std::size_t at_copy =
+        at_sums + (has_sums ? part_batch * part_rows * row_bytes : 0);
     std::byte* const packed = Workspace::of_this_thread().row_values<std::byte>(
-        packed_bytes + (has_sums ? part_batch * part_rows * row_bytes : 0));
-    auto* const sums =
-        has_sums ? reinterpret_cast<float*>(packed + packed_bytes) : nullptr;
+        at_copy + (copies ? part_rows * part_terms * bytes() : 0));
+    auto* const sums = reinterpret_cast<float*>(packed + at_sums);
 
     Part now{};
     for (now.batch = 0; now.batch < out.batch; now.batch += part_batch) {
@@ -274,7 +343,13 @@ struct Product {
                           b.batch_step == 0 ? 1 : now.batches, now.columns,
                           now.terms, kProductLanes, pairs, packed);
             }
-            run_part(now, packed, sums);
+            Product of_part = *this;
+            if (copies) {
+              of_part.a = gathered(now, packed + at_copy);
+            } else if (gather == nullptr) {
+              of_part.a = part(a, 0, now.row, now.term);
+            }
+            of_part.run_part(now, blocks, packed, sums);
             now.term += now.terms;
           } while (now.term < terms());
         }
@@ -282,31 +357,73 @@ struct Product {
     }
   }
 
-  // run_part() launches the rows of a part. The columns are divided too if
-  // there are few rows for each slave.
-  void run_part(const Part& now, const std::byte* packed, float* sums) const {
+  static constexpr std::size_t kCopiedRows = 1024;
+
+  // gathered() copies the rows and terms of a part of a gathered a to `memory`.
+  // The dimension with the longer runs becomes contiguous.
+  Matrices gathered(const Part& now, std::byte* memory) const {
+    struct Side {
+      slave::ProductRuns runs;
+      std::size_t first, count;
+    };
+    Side lines{runs_of(gather->rows), now.row, now.rows},
+        along{runs_of(gather->columns), now.term, now.terms};
+    const bool by_row = along.runs.length >= lines.runs.length;
+    if (!by_row) std::swap(lines, along);
+    Matrices copy = a;
+    copy.data = memory;
+    copy.batch_step = 0;
+    copy.row_step = by_row ? along.count : 1;
+    copy.column_step = by_row ? 1 : along.count;
+    const auto* const from =
+        static_cast<const std::byte*>(part(a, now.batch, 0, 0).data);
+    Workspace& workspace = Workspace::of_this_thread();
+    const slave::CastArgs args{1};
+    const Operation operation(slave::kKernels[slave::kernel_of(
+                                  KernelFamily::cast, {a.dtype, a.dtype})],
+                              &args);
+    const std::size_t pieces =
+        along.count == 0 ? 0 : (along.count - 1) / along.runs.length + 2;
+    RowTable table(operation, lines.count * pieces, false, {8192, 8192},
+                   workspace.segments());
+    std::byte* to = memory;
+    for (std::size_t i = 0; i < lines.count; ++i) {
+      const std::size_t line = lines.runs.place(lines.first + i);
+      for (std::size_t done = 0; done < along.count;) {
+        const std::size_t at = along.first + done;
+        const std::size_t run = std::min<std::size_t>(
+            along.runs.length - at % along.runs.length, along.count - done);
+        table.add(run, {from + (line + along.runs.place(at)) * bytes(), to});
+        to += run * bytes();
+        done += run;
+      }
+    }
+    workspace.run(machine, table.list());
+    return copy;
+  }
+
+  // run_part() launches the rows of a part, of which `a` is the matrix. The
+  // columns are divided too if there are few rows for each slave.
+  void run_part(const Part& now, const Blocks& most, const std::byte* packed,
+                float* sums) const {
     const std::size_t panel_bytes =
         slave::product_panel_bytes(now.terms, kProductLanes, pairs);
     const std::size_t panels = panels_of(now.columns);
     const std::size_t grains =
         now.batches * ((now.rows - 1) / slave::kMaxProductRows + 1);
     const std::size_t wanted = 8 * static_cast<std::size_t>(machine.slaves());
-    const std::size_t blocks =
+    const std::size_t divisions =
         std::clamp<std::size_t>((wanted + grains - 1) / grains, 1, panels);
-    const std::size_t block_panels = (panels + blocks - 1) / blocks;
+    const std::size_t block_panels =
+        std::min((panels + divisions - 1) / divisions, most.panels);
     const std::size_t block_columns =
         std::min(block_panels * kProductLanes, now.columns);
     ProductArgs args = common_args();
     args.terms = now.terms;
     args.columns = block_columns;
-    args.sums_panel = now.rows * kProductLanes;
-    args.block_rows =
-        static_cast<std::uint32_t>(std::min(kBlockRows, now.rows));
-    args.block_terms = static_cast<std::uint32_t>(std::clamp<std::size_t>(
-        (now.terms + 1) & ~std::size_t{1}, 2, block_terms()));
     args.first = now.term == 0 ? 1 : 0;
     args.last = now.term + now.terms == terms() ? 1 : 0;
-    if (gather != nullptr) {
+    if (most.gathers) {
       args.row_runs = runs_of(gather->rows);
       args.term_runs = runs_of(gather->columns);
       args.first_row = now.row;
@@ -316,40 +433,21 @@ struct Product {
     if (now.columns % block_columns != 0) {
       last.columns = now.columns % block_columns;
     }
-    Operations<ProductArgs> product(kernel(KernelFamily::product), args, last);
-    for (int i = 0; i < 2; ++i) {
-      Operation& operation = product.operations[i];
-      const std::size_t out_bytes = kScalarTypeBytes[out.dtype];
-      set_operand(operation, 0, gather != nullptr ? 0 : a.row_step * bytes(),
-                  now.terms != 0);
-      set_operand(operation, 1, 0, true);
-      set_operand(operation, 2, kProductLanes * sizeof(float), sums != nullptr);
-      set_operand(operation, 3, self.row_step * out_bytes, adds());
-      set_operand(operation, 4, out.row_step * out_bytes);
-      operation.scratch_bytes = static_cast<std::uint32_t>(
-          slave::product_scratch_bytes(args.block_rows, args.block_terms,
-                                       gather != nullptr ? bytes() : 0));
-      // Its time is that of the arithmetic, of which 3 flops take about as long
-      // as the transfer of a byte.
-      operation.traffic_bytes = static_cast<std::uint32_t>(
-          1 + 2 * now.terms * product.args[i].columns / 3);
-    }
+    const Operation operations[] = {operation_of(args, most, now.rows),
+                                    operation_of(last, most, now.rows)};
     Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(product.operations, 2, now.batches * blocks, false,
-                   {slave::kMaxProductRows, ~std::size_t{0}},
-                   workspace.segments());
+    RowTable table(
+        operations, 2, now.batches * ((panels - 1) / block_panels + 1), false,
+        {slave::kMaxProductRows, ~std::size_t{0}}, workspace.segments());
     for (std::size_t i = 0; i < now.batches; ++i) {
       const std::byte* const matrix =
           packed + (b.batch_step == 0 ? 0 : i * panels * panel_bytes);
       for (std::size_t c = 0; c < now.columns; c += block_columns) {
         const std::size_t batch = now.batch + i, column = now.column + c;
         table.add(now.rows,
-                  {gather != nullptr ? part(a, batch, 0, 0).data
-                                     : part(a, batch, now.row, now.term).data,
+                  {part(a, batch, 0, 0).data,
                    matrix + c / kProductLanes * panel_bytes,
-                   sums == nullptr
-                       ? nullptr
-                       : sums + (i * panels * kProductLanes + c) * now.rows,
+                   sums + (i * panels * kProductLanes + c) * now.rows,
                    part(self, batch, now.row, column).data,
                    part(out, batch, now.row, column).data},
                   now.columns - c < block_columns ? 1 : 0);
@@ -362,32 +460,60 @@ struct Product {
     workspace.run(machine, list);
   }
 
-  // few_rows() computes columns of the result from b as it lies in memory.
-  void few_rows() const {
-    constexpr std::size_t kFewWords = 256;  // of a panel that fits into L1
-    ProductArgs args = common_args();
-    args.terms = terms();
-    args.columns = out.columns;
-    args.rows = static_cast<std::uint32_t>(out.rows);
-    args.a_row = static_cast<std::int64_t>(b.column_step);
-    args.a_term = static_cast<std::int64_t>(b.row_step);
-    args.block_terms = kFewWords * (pairs ? 2 : 1);
-    Operation operation(kernel(KernelFamily::product_rows), &args);
-    const std::size_t out_bytes = kScalarTypeBytes[out.dtype];
-    set_operand(operation, 0, kProductLanes * b.column_step * bytes(),
-                terms() != 0);
-    set_operand(operation, 1, 0);
-    set_operand(operation, 2, kProductLanes * self.column_step * out_bytes,
-                adds());
-    set_operand(operation, 3, kProductLanes * out.column_step * out_bytes);
-    operation.scratch_bytes = static_cast<std::uint32_t>(
-        slave::product_rows_scratch_bytes(args.block_terms));
-    operation.traffic_bytes =
-        static_cast<std::uint32_t>(1 + kProductLanes * terms() * bytes());
+  // ---- b as it lies in memory
 
+  // is_few() returns whether the result has few rows, which are lines, or its
+  // columns are.
+  bool is_few() const {
+    return out.rows <= slave::kFewProductRows &&
+           terms() <= std::size_t{1} << 20 &&
+           (out.rows == 1 || out.columns == 1 || out.row_step == 1 ||
+            out.column_step == 1);
+  }
+
+  // few_rows() computes panels of columns of the result. Returns false if LDM
+  // is too small for all terms of a panel.
+  bool few_rows() const {
+    constexpr std::size_t kFewWords = 256;  // of a panel that fits into L1
     const std::size_t width = slave::product_rows_width(out.rows);
     const std::size_t sliver =
         slave::product_panel_bytes(terms(), width, pairs);
+    // Whole panels, and the last one if it is narrower.
+    struct Panels {
+      std::size_t column, columns;
+      ProductArgs args;
+    } parts[2];
+    Operation operations[2];
+    std::size_t count = 0;
+    for (std::size_t column = 0; column < out.columns; ++count) {
+      const std::size_t left = out.columns - column;
+      const std::size_t lanes = std::min(left, kProductLanes);
+      Panels& now = parts[count];
+      now = {column, left - left % lanes, common_args()};
+      now.args.columns = now.columns;
+      now.args.rows = static_cast<std::uint32_t>(out.rows);
+      now.args.block_terms =
+          block_terms_of(terms(), kFewWords * (pairs ? 2 : 1));
+      Operation& operation = operations[count];
+      operation = Operation(kernel(KernelFamily::product_rows), &now.args);
+      const auto set = [&](int s, const Matrices& x, std::size_t rows) {
+        return master::set_unit(operation, s, x, rows, lanes,
+                                kProductLanes * x.column_step);
+      };
+      now.args.in = set(0, b, terms());
+      operation.set_unit_bytes(1, sliver);
+      now.args.self = set(2, self, adds() ? out.rows : 0);
+      now.args.out = set(3, out, out.rows);
+      operation.scratch_bytes = static_cast<std::uint32_t>(
+          slave::product_rows_scratch_bytes(now.args.block_terms));
+      operation.traffic_bytes =
+          static_cast<std::uint32_t>(1 + kProductLanes * terms() * bytes());
+      if (!fits(operation)) return false;
+      column += now.columns;
+    }
+    ProductPackArgs pack = pack_args(terms(), width);
+    if (!fits(master::pack_operation(pack, a.transposed()))) return false;
+
     const std::size_t most =
         std::clamp<std::size_t>(kPackedBytes / sliver, 1, out.batch);
     Workspace& workspace = Workspace::of_this_thread();
@@ -396,179 +522,21 @@ struct Product {
       const std::size_t batch = std::min(most, out.batch - first);
       pack_panels(machine, part(a, first, 0, 0).transposed(), batch, out.rows,
                   terms(), width, pairs, packed);
-      RowTable table(operation, batch, false, {1, ~std::size_t{0}},
-                     workspace.segments());
+      RowTable table(operations, count, count * batch, false,
+                     {1, ~std::size_t{0}}, workspace.segments());
       for (std::size_t i = 0; i < batch; ++i) {
-        table.add(panels_of(out.columns),
-                  {part(b, first + i, 0, 0).data, packed + i * sliver,
-                   part(self, first + i, 0, 0).data,
-                   part(out, first + i, 0, 0).data});
+        for (std::size_t p = 0; p < count; ++p) {
+          const std::size_t column = parts[p].column;
+          table.add(panels_of(parts[p].columns),
+                    {part(b, first + i, 0, column).data, packed + i * sliver,
+                     part(self, first + i, 0, column).data,
+                     part(out, first + i, 0, column).data},
+                    p);
+        }
       }
       workspace.run(machine, table.list());
     }
-  }
-
-  // ---- Other transfer modes
-
-  // copy() copies the elements of a matrix, which the master does for its
-  // slaves: a unit of a launch is dense.
-  static void copy(const Matrices& to, const Matrices& from) {
-    const std::size_t size = kScalarTypeBytes[to.dtype];
-    for (std::size_t r = 0; r < from.rows; ++r) {
-      for (std::size_t c = 0; c < from.columns; ++c) {
-        std::memcpy(part(to, 0, r, c).data, part(from, 0, r, c).data, size);
-      }
-    }
-  }
-
-  // copy_gathered() is copy() of the terms of a gathered a from `term` on.
-  void copy_gathered(const Matrices& to, std::size_t term) const {
-    const slave::ProductRuns rows = runs_of(gather->rows),
-                             columns = runs_of(gather->columns);
-    Matrices elements = a;
-    elements.row_step = elements.column_step = 1;
-    for (std::size_t r = 0; r < to.rows; ++r) {
-      for (std::size_t c = 0; c < to.columns; ++c) {
-        std::memcpy(
-            part(to, 0, r, c).data,
-            part(elements, 0, rows.place(r), columns.place(term + c)).data,
-            bytes());
-      }
-    }
-  }
-
-  // dense_operation() computes rows of a panel, with `count` terms.
-  Operation dense_operation(const ProductArgs& args) const {
-    Operation operation(kernel(KernelFamily::product), &args);
-    const std::size_t row = kProductLanes * kScalarTypeBytes[out.dtype];
-    set_operand(operation, 0, args.terms * bytes(), args.terms != 0);
-    operation.operands[1].access = Access::constant;
-    operation.set_unit_bytes(
-        1, slave::product_panel_bytes(args.terms, kProductLanes, pairs));
-    operation.set_unit_bytes(2, kProductLanes * sizeof(float));
-    operation.set_unit_bytes(3, args.last != 0 && adds() ? row : 0);
-    operation.set_unit_bytes(4, args.last != 0 ? row : 0);
-    operation.scratch_bytes = static_cast<std::uint32_t>(
-        slave::product_scratch_bytes(args.block_rows, args.block_terms, 0));
-    return operation;
-  }
-
-  // fits() returns whether LDM is large enough for so many terms.
-  bool fits(const ProductArgs& args) const {
-    ProductPackArgs pack_args{};
-    pack_args.terms = args.terms;
-    pack_args.lanes = pack_args.width = kProductLanes;
-    pack_args.by_term = 1;
-    pack_args.step = 1;
-    pack_args.pairs = args.pairs;
-    const Operation pack =
-        master::pack_operation(pack_args, a.dtype, kProductLanes * bytes());
-    return runtime::ldm_need(machine, dense_operation(args), 0).fits() &&
-           runtime::ldm_need(machine, pack, 0).fits();
-  }
-
-  // through_ldm() computes one matrix. A unit is a row of a panel of the
-  // result; the terms are divided so that LDM holds a panel of b.
-  void through_ldm() const {
-    ProductArgs args = common_args();
-    args.columns = kProductLanes;
-    args.a_term = args.self_column = args.out_column = 1;
-    args.self_row = args.out_row = kProductLanes;
-    args.block_rows = slave::kMaxProductRows;
-    for (args.terms = std::min<std::size_t>(512, terms());; args.terms /= 2) {
-      args.terms = (args.terms + 1) & ~std::uint64_t{1};
-      args.block_terms = static_cast<std::uint32_t>(args.terms);
-      if (fits(args)) break;
-      if (args.terms <= 2) {
-        master::refuse("a", "a product",
-                       "more LDM than " + std::to_string(machine.ldm_bytes) +
-                           " bytes (SWAMP_LDM_BYTES)",
-                       SWAMP_UNSUPPORTED);
-      }
-    }
-    const std::size_t most = std::max<std::size_t>(2, args.terms);
-    args.block_terms = static_cast<std::uint32_t>(most);
-
-    const std::size_t panels = panels_of(out.columns);
-    const std::size_t tile = out.rows * kProductLanes;  // elements
-    const std::size_t panel_bytes =
-        slave::product_panel_bytes(most, kProductLanes, pairs);
-    Workspace& workspace = Workspace::of_this_thread();
-    std::size_t used = 0;
-    const auto reserve = [&](std::size_t bytes_each, std::size_t count) {
-      const std::size_t at = used;
-      used += (bytes_each * count + 127) / 128 * 128;
-      return at;
-    };
-    const std::size_t at_sums = reserve(tile * sizeof(float), panels),
-                      at_out = reserve(tile * sizeof(float), panels),
-                      at_self = reserve(tile * sizeof(float), panels),
-                      at_packed = reserve(panel_bytes, panels),
-                      at_b = reserve(most * kProductLanes * bytes(), panels),
-                      at_a = reserve(most * bytes(), out.rows);
-    std::byte* const memory = workspace.row_values<std::byte>(used);
-    const auto panel_of = [&](std::size_t at, std::size_t p, ScalarType dtype) {
-      return Matrices::dense(memory + at + p * tile * kScalarTypeBytes[dtype],
-                             1, out.rows, kProductLanes, dtype);
-    };
-    // The columns of a panel of x, at most kProductLanes.
-    const auto columns_of = [&](const Matrices& x, std::size_t p) {
-      Matrices columns = part(x, 0, 0, p * kProductLanes);
-      columns.columns = std::min(kProductLanes, x.columns - p * kProductLanes);
-      return columns;
-    };
-    if (adds()) {
-      std::memset(memory + at_self, 0, at_packed - at_self);
-      for (std::size_t p = 0; p < panels; ++p) {
-        copy(panel_of(at_self, p, out.dtype), columns_of(self, p));
-      }
-    }
-    std::size_t term = 0;
-    do {  // once without terms
-      args.terms = std::min(most, terms() - term);
-      args.a_row = static_cast<std::int64_t>(args.terms);
-      args.first = term == 0 ? 1 : 0;
-      args.last = term + args.terms == terms() ? 1 : 0;
-      Matrices dense_b = Matrices::dense(memory + at_b, panels, args.terms,
-                                         kProductLanes, b.dtype);
-      std::memset(memory + at_b, 0, at_a - at_b);
-      for (std::size_t p = 0; p < panels; ++p) {
-        Matrices columns = columns_of(part(b, 0, term, 0), p);
-        columns.rows = args.terms;
-        copy(part(dense_b, p, 0, 0), columns);
-      }
-      const Matrices dense_a =
-          Matrices::dense(memory + at_a, 1, a.rows, args.terms, a.dtype);
-      if (gather != nullptr) {
-        copy_gathered(dense_a, term);
-      } else {
-        Matrices rows = part(a, 0, 0, term);
-        rows.columns = args.terms;
-        copy(dense_a, rows);
-      }
-      pack_panels(machine, dense_b, panels, kProductLanes, args.terms,
-                  kProductLanes, pairs, memory + at_packed);
-
-      const Operation operation = dense_operation(args);
-      RowTable table(operation, panels, false,
-                     {slave::kMaxProductRows, ~std::size_t{0}},
-                     workspace.segments());
-      const std::size_t step =
-          slave::product_panel_bytes(args.terms, kProductLanes, pairs);
-      for (std::size_t p = 0; p < panels; ++p) {
-        table.add(out.rows, {memory + at_a, memory + at_packed + p * step,
-                             panel_of(at_sums, p, kFloat32).data,
-                             panel_of(at_self, p, out.dtype).data,
-                             panel_of(at_out, p, out.dtype).data});
-      }
-      workspace.run(machine, table.list());
-      term += args.terms;
-    } while (term < terms());
-    for (std::size_t p = 0; p < panels; ++p) {
-      Matrices computed = panel_of(at_out, p, out.dtype);
-      computed.columns = columns_of(out, p).columns;
-      copy(columns_of(out, p), computed);
-    }
+    return true;
   }
 };
 
@@ -594,15 +562,37 @@ void require_size(const char* name, std::size_t got, std::size_t expected,
          std::to_string(expected) + " (" + why + ")");
 }
 
-Operation pack_operation(const ProductPackArgs& args, ScalarType dtype,
-                         std::size_t line_step) {
-  Operation pack(row_kernel<KernelFamily::product_pack, 2>(dtype), &args);
-  const std::size_t lines = args.by_term != 0 ? args.terms : args.lanes;
-  const std::size_t width = args.by_term != 0 ? args.lanes : args.terms;
-  const std::size_t extent =
-      width == 0 ? 0 : (width - 1) * static_cast<std::size_t>(args.step) + 1;
-  pack.set_lines(0, extent == 0 ? 0 : lines, extent * kScalarTypeBytes[dtype],
-                 line_step, lines * line_step);
+ProductLines set_unit(Operation& operation, int s, const Matrices& x,
+                      std::size_t rows, std::size_t columns, std::size_t step) {
+  if (rows == 0 || columns == 0) {
+    operation.remove_operand(s);
+    return {};
+  }
+  const bool is_written = operation.operands[s].access == Access::out;
+  // Lines go along the smaller step. The elements of a row or column that are
+  // not neighbours are a line each.
+  bool by_column = rows > 1 && (columns == 1 || x.row_step < x.column_step);
+  if ((rows == 1 || columns == 1) &&
+      (by_column ? x.row_step : x.column_step) > 1) {
+    by_column = !by_column;
+  }
+  const std::size_t width = by_column ? rows : columns;
+  const std::size_t along = by_column ? x.row_step : x.column_step;
+  const std::size_t across = by_column ? x.column_step : x.row_step;
+  const std::size_t bytes = kScalarTypeBytes[x.dtype];
+  if (step == 0 && !is_written) {
+    operation.operands[s].access = Access::constant;
+  }
+  operation.set_lines(s, by_column ? columns : rows,
+                      ((width - 1) * along + 1) * bytes, across * bytes,
+                      step * bytes);
+  return {static_cast<std::int64_t>(along), by_column ? 1u : 0u, 0};
+}
+
+Operation pack_operation(ProductPackArgs& args, const Matrices& x) {
+  Operation pack(row_kernel<KernelFamily::product_pack, 2>(x.dtype), &args);
+  args.x =
+      set_unit(pack, 0, x, args.terms, args.lanes, args.lanes * x.column_step);
   pack.set_unit_bytes(
       1, slave::product_panel_bytes(args.terms, args.width, args.pairs != 0));
   return pack;
@@ -614,11 +604,6 @@ void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
   const std::size_t step = slave::product_panel_bytes(terms, width, pairs);
   ProductPackArgs args{};
   args.terms = terms;
-  // The elements of a line are the closest.
-  args.by_term = x.column_step < x.row_step ? 1 : 0;
-  args.step = static_cast<std::int64_t>(std::min(x.column_step, x.row_step));
-  const std::size_t line_step =
-      std::max(x.column_step, x.row_step) * kScalarTypeBytes[x.dtype];
   args.lanes = static_cast<std::uint32_t>(std::min(width, lanes));
   args.width = static_cast<std::uint32_t>(width);
   args.pairs = pairs ? 1 : 0;
@@ -626,8 +611,8 @@ void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
   if (lanes % width != 0) {
     last.lanes = static_cast<std::uint32_t>(lanes % width);
   }
-  const Operation operations[] = {pack_operation(args, x.dtype, line_step),
-                                  pack_operation(last, x.dtype, line_step)};
+  const Operation operations[] = {pack_operation(args, x),
+                                  pack_operation(last, x)};
   const std::size_t panel_count = (lanes + width - 1) / width;
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operations, 2, batch * panel_count, false,
@@ -660,10 +645,7 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
                false};
   call.pairs = a.dtype == kBFloat16 && runtime::rounds_to_nearest() &&
                slave::has_bfloat16_pairs(where.kernels->isa);
-  if (where.transfer == runtime::Transfer::view && call.gather != nullptr) {
-    return call.in_view();
-  }
-  if (where.transfer == runtime::Transfer::view) {
+  if (call.gather == nullptr) {
     const bool by_columns = out.column_step != 1 && out.row_step == 1;
     const std::size_t few = slave::kFewProductRows;
     if (out.rows > few && (by_columns || out.columns <= few)) {
@@ -673,20 +655,9 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
       call.b = a.transposed();
       call.self = call.self.transposed();
     }
-    const bool is_few =
-        call.out.rows <= few && call.terms() <= std::size_t{1} << 20 &&
-        std::max({call.b.column_step, call.self.column_step,
-                  call.out.column_step}) <= std::size_t{1} << 24;
-    return is_few ? call.few_rows() : call.in_view();
+    if (call.is_few() && call.few_rows()) return;
   }
-  for (std::size_t i = 0; i < out.batch; ++i) {
-    Product matrix = call;
-    matrix.out = part(out, i, 0, 0);
-    matrix.a = part(a, i, 0, 0);
-    matrix.b = part(b, i, 0, 0);
-    matrix.self = part(call.self, i, 0, 0);
-    matrix.through_ldm();
-  }
+  call.by_panels();
 }
 
 bool is_product_fast(Machine* machine) {

@@ -27,10 +27,16 @@ void require_size(const char* name, std::size_t got, std::size_t expected,
 Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
               std::size_t column);
 
-// Returns the operation that packs panels, with line_step bytes from line to
-// line.
-Operation pack_operation(const slave::ProductPackArgs& args, ScalarType dtype,
-                         std::size_t line_step);
+// Makes a unit of operand s `rows` x `columns` elements of x, with `step`
+// elements from unit to unit; units that do not move are a constant. If both
+// are more than 1 and the operand is written, a step of x is 1.
+slave::ProductLines set_unit(Operation& operation, int s, const Matrices& x,
+                             std::size_t rows, std::size_t columns,
+                             std::size_t step);
+
+// Returns the operation that packs panels of x, whose columns are lanes, and
+// sets args.x.
+Operation pack_operation(slave::ProductPackArgs& args, const Matrices& x);
 
 // pack_panels() packs `lanes` lanes of `terms` terms of `batch` matrices, of
 // which `x` has the first: x.columns are lanes, x.rows terms.

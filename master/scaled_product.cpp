@@ -268,10 +268,12 @@ std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
     slave::ProductPackArgs pack{};
     pack.terms = args.terms;
     pack.lanes = pack.width = kProductLanes;
-    pack.step = 1;
     const Operation operations[] = {
         operation_of(problem, args, true),
-        master::pack_operation(pack, kBFloat16, problem.terms() * 2)};
+        master::pack_operation(pack,
+                               Matrices::dense(nullptr, 1, problem.out.columns,
+                                               problem.terms(), kBFloat16)
+                                   .transposed())};
     if (runtime::ldm_need(machine, operations[0], 0).fits() &&
         runtime::ldm_need(machine, operations[1], 0).fits()) {
       return args.terms;

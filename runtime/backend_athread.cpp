@@ -102,8 +102,8 @@ bool has_shared_words(const Segment& segment, int s) noexcept {
 }
 
 // make_shared_words() returns memory for the shared words of a launch, if it
-// may have any. Returns nothing if slaves may write parts of words between the
-// lines of a unit, of which SharedWords has no copies.
+// may have any. Returns nothing if slaves may write parts of words between units
+// or lines that lie apart, of which SharedWords has no copies.
 std::optional<SharedWords> make_shared_words(const Launch& launch) {
   const SegmentTable& table = launch.table;
   SharedWords words;
@@ -113,7 +113,8 @@ std::optional<SharedWords> make_shared_words(const Launch& launch) {
   for (std::size_t i = 0; i < table.count; ++i) {
     for (int s = 0; s < words.operand_count; ++s) {
       if (!has_shared_words(table[i], s)) continue;
-      if (table[i].operation->operands[s].lines() > 1) return std::nullopt;
+      const Operand& operand = table[i].operation->operands[s];
+      if (operand.unit_step != operand.unit_bytes) return std::nullopt;
       any = true;
     }
   }

@@ -83,6 +83,7 @@ struct Operation {
     constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
     if (lines != 0) line_bytes = std::min(line_bytes, kMost / lines);
     set_unit_bytes(s, lines * line_bytes);
+    if (operands[s].unit_bytes == 0) return;  // absent: nothing moves its null
     operands[s].line_bytes = static_cast<std::uint32_t>(line_bytes);
     operands[s].line_step = line_step;
     operands[s].unit_step = unit_step;
@@ -174,6 +175,10 @@ struct LinesOfUnits {
 inline LinesOfUnits lines_of(const Operand& operand,
                              std::size_t units) noexcept {
   Lines lines(operand.line_bytes, operand.lines(), operand.line_step);
+  if (operand.is_interleaved()) {
+    lines.bytes *= units;
+    units = 1;
+  }
   if (lines.count == 1) lines.step = operand.unit_step;
   if (units == 1 || operand.unit_step == lines.count * lines.step) {
     lines.count *= units;

@@ -66,12 +66,7 @@ MainWindow::MainWindow(const SegmentTable& table, const void* partials,
       if (operand.unit_bytes == 0) continue;
       const std::size_t units =
           operand.access == Access::constant ? 1 : segment.count;
-      LinesOfUnits all = lines_of(operand, units);
-      if (operand.unit_step == operand.line_bytes) {
-        // The lines of one unit continue those of the unit before.
-        all = {{operand.line_bytes * units, operand.lines(), operand.line_step},
-               1};
-      }
+      const LinesOfUnits all = lines_of(operand, units);
       // Lines that touch are one range.
       const std::byte* begin = segment.data()[s];
       std::size_t bytes = 0;

@@ -44,8 +44,12 @@ struct LdmLayout {
     std::size_t widest = 1;
     std::size_t sum = 0;
     for (int s = 0; s < operation.operand_count; ++s) {
-      const std::size_t unit_bytes = in_ldm(operation.operands[s]).unit_step;
-      if (unit_bytes == 0) continue;  // absent, or a constant
+      const Operand& operand = operation.operands[s];
+      if (operand.access == Access::constant || operand.unit_bytes == 0) {
+        continue;
+      }
+      const std::size_t unit_bytes = std::max<std::size_t>(
+          operand.unit_bytes, in_ldm(operand, 1).unit_step);
       narrowest = std::min(narrowest, unit_bytes);
       widest = std::max(widest, unit_bytes);
       sum += unit_bytes;
@@ -99,7 +103,7 @@ struct LdmLayout {
     std::size_t bytes =
         args_offset(operation.operand_count) + args_bytes(operation);
     for (int s = 0; s < operation.operand_count; ++s) {
-      bytes += tile_stride(in_ldm(operation.operands[s]), tile_units);
+      bytes += tile_stride(operation.operands[s], tile_units);
     }
     return bytes;
   }
@@ -110,24 +114,27 @@ struct LdmLayout {
   static std::size_t args_bytes(const Operation& operation) noexcept {
     return align_up(operation.args_bytes, kLdmAlignment);
   }
-  // tile_stride() returns the bytes of a tile of an operand with the steps of
-  // in_ldm(). One extra line: it keeps its array's offset from a 4-byte
-  // boundary.
-  static std::size_t tile_stride(const Operand& operand,
+  // tile_stride() returns the bytes of a tile of an operand. One extra line: it
+  // keeps its array's offset from a 4-byte boundary.
+  static std::size_t tile_stride(const Operand& main,
                                  std::size_t tile_units) noexcept {
-    const std::size_t bytes = operand.access == Access::constant
-                                  ? operand.unit_extent()
-                                  : tile_units * operand.unit_step;
+    const Operand operand = in_ldm(main, tile_units);
+    const std::size_t bytes =
+        operand.unit_bytes == 0
+            ? 0
+            : operand.unit_extent() + (tile_units - 1) * operand.unit_step;
     return align_up(bytes, kLdmAlignment) + kLdmAlignment;
   }
 
   // in_ldm() returns an operand with the smallest steps with which each line
-  // has the same offset from a 4-byte boundary as in main memory.
-  static Operand in_ldm(const Operand& main) noexcept {
+  // of `units` units has the same offset from a 4-byte boundary as in main
+  // memory.
+  static Operand in_ldm(const Operand& main, std::size_t units) noexcept {
     Operand operand = main;
-    operand.line_step =
-        main.line_bytes + (main.line_step - main.line_bytes) % 4;
-    if (main.access != Access::constant) {
+    const std::size_t line =
+        main.is_interleaved() ? units * main.line_bytes : main.line_bytes;
+    operand.line_step = line + (main.line_step - line) % 4;
+    if (main.access != Access::constant && !main.is_interleaved()) {
       const std::size_t extent = operand.unit_extent();
       operand.unit_step = extent + (main.unit_step - extent) % 4;
     }
@@ -160,7 +167,8 @@ struct TileSlot {
   std::byte* args = nullptr;
   std::byte* main[kMaxOperands] = {};
   void* tiles[kMaxOperands] = {};
-  Operand layout[kMaxOperands] = {};  // of the tiles
+  Operand layout[kMaxOperands] = {};       // of the tiles
+  std::size_t strides[kMaxOperands] = {};  // LdmLayout::tile_stride()
   std::size_t count = 0;
   std::size_t first = 0;
   std::size_t segment = 0;
@@ -185,7 +193,11 @@ struct TileSlot {
       tiles[s] = operand.unit_bytes == 0
                      ? nullptr
                      : at + reinterpret_cast<std::uintptr_t>(main[s]) % 4;
-      at += LdmLayout::tile_stride(layout[s], tile_units);
+      at += strides[s];
+      // The lines of interleaved units are as long as the tile.
+      if (operand.is_interleaved()) {
+        layout[s] = LdmLayout::in_ldm(operand, count);
+      }
     }
     return missing;
   }
@@ -398,7 +410,9 @@ class TileLoop {
     slot.kernel = *kernels_[slot.operation->kernel].function;
     slot.tile_units = LdmLayout::make(*slot.operation, limits_).tile_units;
     for (int s = 0; s < slot.operation->operand_count; ++s) {
-      slot.layout[s] = LdmLayout::in_ldm(slot.operation->operands[s]);
+      const Operand& operand = slot.operation->operands[s];
+      slot.layout[s] = LdmLayout::in_ldm(operand, slot.tile_units);
+      slot.strides[s] = LdmLayout::tile_stride(operand, slot.tile_units);
     }
     std::fill(slot.main, slot.main + kMaxOperands, nullptr);
   }

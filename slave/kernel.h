@@ -44,6 +44,11 @@ struct Operand {
   constexpr std::size_t lines() const noexcept {
     return unit_bytes == 0 ? 0 : unit_bytes / line_bytes;
   }
+  // is_interleaved() returns whether a unit has several lines, and each of them
+  // continues a line of the unit before: rows of a matrix stored by columns.
+  constexpr bool is_interleaved() const noexcept {
+    return unit_step == line_bytes && unit_bytes != line_bytes;
+  }
   // unit_extent() returns the bytes from the first of a unit to its last.
   constexpr std::size_t unit_extent() const noexcept {
     return unit_bytes == 0 ? 0 : (lines() - 1) * line_step + line_bytes;

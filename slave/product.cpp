@@ -368,16 +368,12 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ProductPackArgs*>(arguments);
   const auto* x = operand<const typename Format::Element>(tile, 0);
   auto* panel = operand<std::byte>(tile, 1);
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof *x);
-  const std::int64_t line =
-      static_cast<std::int64_t>(tile.layout[0].line_step) / kBytes;
+  const ProductSteps at = steps_of(tile.layout[0], args.x, sizeof *x);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    panel =
-        pack_panel<Format>({x, args.by_term != 0 ? args.step : line,
-                            args.by_term != 0 ? line : args.step, args.lanes,
-                            static_cast<std::size_t>(args.terms)},
-                           args.width, args.pairs != 0, panel);
-    x += static_cast<std::int64_t>(tile.layout[0].unit_step) / kBytes;
+    panel = pack_panel<Format>({x, at.column, at.row, args.lanes,
+                                static_cast<std::size_t>(args.terms)},
+                               args.width, args.pairs != 0, panel);
+    x += tile.layout[0].unit_step / sizeof *x;
   }
 }
 
@@ -545,7 +541,9 @@ template <class Format>
 HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
                        std::size_t rows, std::size_t columns,
                        const typename Format::Element* self,
-                       typename Format::Element* out) {
+                       const ProductSteps& self_at,
+                       typename Format::Element* out,
+                       const ProductSteps& out_at) {
   using Element = typename Format::Element;
   const DF df;
   const hn::Rebind<Element, DF> d;
@@ -565,14 +563,14 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
       }
       if (args.alpha != 1) value = hn::Mul(alpha, value);
       if (self != nullptr) {
-        const Element* const from = self + column * args.self_column;
+        const Element* const from = self + column * self_at.column;
         VF addend;
-        if (count == kLanes && args.self_column == 1) {
+        if (count == kLanes && self_at.column == 1) {
           addend = Format::load(df, from);
         } else {
           Element part[kLanes] = {};
           for (std::size_t j = 0; j < count; ++j) {
-            part[j] = from[static_cast<std::int64_t>(j) * args.self_column];
+            part[j] = from[static_cast<std::int64_t>(j) * self_at.column];
           }
           addend = Format::load(df, part);
         }
@@ -581,19 +579,19 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
       // The sums themselves have only quiet nan.
       if (args.alpha != 1 || self != nullptr) value = nan_to_quiet(value);
       const auto rounded = Format::narrow_number(df, value);
-      Element* const to = out + column * args.out_column;
-      if (count == kLanes && args.out_column == 1) {
+      Element* const to = out + column * out_at.column;
+      if (count == kLanes && out_at.column == 1) {
         hn::StoreU(rounded, d, to);
       } else {
         Element part[kLanes];
         hn::StoreU(rounded, d, part);
         for (std::size_t j = 0; j < count; ++j) {
-          to[static_cast<std::int64_t>(j) * args.out_column] = part[j];
+          to[static_cast<std::int64_t>(j) * out_at.column] = part[j];
         }
       }
     }
-    if (self != nullptr) self += args.self_row;
-    out += args.out_row;
+    if (self != nullptr) self += self_at.row;
+    out += out_at.row;
   }
 }
 
@@ -612,7 +610,9 @@ struct Product {
   Element* out;
   std::byte* packed;  // rows of a
   float* local;       // a tile of sums
-  std::size_t first;  // row of a gathered a
+  ProductSteps a_at, self_at, out_at;
+  std::size_t sums_panel;  // floats from panel to panel of the sums
+  std::size_t first;       // row of a gathered a
   bool pairs;
   bool direct;  // the result is the rounded sums
   bool non_temporal;
@@ -627,25 +627,37 @@ struct Product {
         packed(static_cast<std::byte*>(tile.scratch) +
                kMaxProductRows * kProductLanes * sizeof(float)),
         local(static_cast<float*>(tile.scratch)),
+        a_at(steps(tile.layout[0], args.in, sizeof *a)),
+        self_at(steps(tile.layout[3], args.self, sizeof *self)),
+        out_at(steps(tile.layout[4], args.out, sizeof *out)),
+        sums_panel(tile.layout[2].line_step / sizeof *sums),
         first(args.first_row + tile.first),
         pairs(args.pairs != 0),
-        direct(self == nullptr && args.alpha == 1 && args.out_column == 1),
+        direct(self == nullptr && args.alpha == 1 && out_at.column == 1),
         // 16-bit results, which a tile stores as halves of vectors, gain
         // nothing.
-        non_temporal(tile.non_temporal && sizeof(Element) == sizeof(float) &&
-                     (reinterpret_cast<std::uintptr_t>(out) |
-                      static_cast<std::size_t>(args.out_row) * sizeof(float)) %
-                             sizeof(VF) ==
-                         0) {}
+        non_temporal(
+            tile.non_temporal && sizeof(Element) == sizeof(float) &&
+            (reinterpret_cast<std::uintptr_t>(out) | tile.layout[4].unit_step) %
+                    sizeof(VF) ==
+                0) {}
+
+  // steps() returns the steps of a matrix of which a unit is a row.
+  static HWY_INLINE ProductSteps steps(const Operand& operand,
+                                       const ProductLines& lines,
+                                       std::size_t element_bytes) {
+    return {static_cast<std::int64_t>(operand.unit_step / element_bytes),
+            steps_of(operand, lines, element_bytes).column};
+  }
 
   // pack_rows() packs a block of rows and terms, in slivers.
   HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
                             std::size_t terms) const {
-    Source<In> block{a, args.a_row, args.a_term, rows, terms};
+    Source<In> block{a, a_at.row, a_at.column, rows, terms};
     if (args.row_runs.begins != nullptr) {
       block = gathered(row, rows, term, terms);
     } else if (terms != 0) {
-      block.data = at(a, args.a_row, args.a_term, row, term);
+      block.data = at(a, a_at, row, term);
     }
     std::byte* to = packed;
     for (std::size_t r = 0; r < rows;) {
@@ -707,11 +719,10 @@ struct Product {
     const std::byte* sliver = packed;
     for (std::size_t r = 0; r < rows;) {
       const std::size_t height = sliver_rows(rows - r);
-      Element* const result =
-          at(out, args.out_row, args.out_column, row + r, column);
+      Element* const result = at(out, out_at, row + r, column);
       Sums to{local, kProductLanes};
       if (sums != nullptr) {
-        to.data = sums + index * args.sums_panel + (row + r) * kProductLanes;
+        to.data = sums + index * sums_panel + (row + r) * kProductLanes;
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
       const auto add = [&](const auto& target) HWY_ATTR {
@@ -720,15 +731,15 @@ struct Product {
                   terms, pairs, from, target);
       };
       if (stored) {
-        add(Target<Out>{result, static_cast<std::size_t>(args.out_row),
+        add(Target<Out>{result, static_cast<std::size_t>(out_at.row),
                         non_temporal});
       } else {
         add(to);
       }
       if (last && !stored) {
         finish<Out>(args, to, height, columns,
-                    at(self, args.self_row, args.self_column, row + r, column),
-                    result);
+                    at(self, self_at, row + r, column), self_at, result,
+                    out_at);
       }
       sliver += product_panel_bytes(terms, height, pairs);
       r += height;
@@ -737,12 +748,11 @@ struct Product {
 
   // at() is the address of an element; null if the matrix is.
   template <class T>
-  static HWY_INLINE T* at(T* matrix, std::int64_t row_step,
-                          std::int64_t column_step, std::size_t row,
+  static HWY_INLINE T* at(T* matrix, const ProductSteps& steps, std::size_t row,
                           std::size_t column) {
     if (matrix == nullptr) return nullptr;
-    return matrix + static_cast<std::int64_t>(row) * row_step +
-           static_cast<std::int64_t>(column) * column_step;
+    return matrix + static_cast<std::int64_t>(row) * steps.row +
+           static_cast<std::int64_t>(column) * steps.column;
   }
 
   HWY_INLINE void run(std::size_t count) const {
@@ -851,7 +861,10 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
       reinterpret_cast<std::byte*>(local + kMaxProductRows * kProductLanes);
   const bool pairs = args.pairs != 0;
   const std::size_t height = product_rows_width(args.rows);
-  const auto lanes_step = static_cast<std::int64_t>(kProductLanes);
+  const ProductSteps b_at = steps_of(tile.layout[0], args.in, sizeof *b),
+                     self_at =
+                         steps_of(tile.layout[2], args.self, sizeof *self),
+                     out_at = steps_of(tile.layout[3], args.out, sizeof *out);
   for (std::size_t i = 0; i < tile.count; ++i) {
     const std::size_t columns = std::min<std::size_t>(
         kProductLanes, args.columns - (tile.first + i) * kProductLanes);
@@ -859,22 +872,20 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
     std::size_t term = 0;
 #if HWY_TARGET == HWY_AVX3
     // Eight sums of pairs leave too few registers.
-    if (columns == kProductLanes && args.a_term == 1 &&
-        (height < 8 || !pairs)) {
+    if (columns == kProductLanes && b_at.row == 1 && (height < 8 || !pairs)) {
       const auto rows = height == 1   ? rows_of_words<In, 1>
                         : height == 2 ? rows_of_words<In, 2>
                         : height == 4 ? rows_of_words<In, 4>
                                       : rows_of_words<In, 8>;
       term = rows(
-          {b, args.a_row, 1, columns, static_cast<std::size_t>(args.terms)}, a,
+          {b, b_at.column, 1, columns, static_cast<std::size_t>(args.terms)}, a,
           words_of(a), pairs, sums);
     }
 #endif
     while (term < args.terms || args.terms == 0) {
       const Source<In> block{
-          b + static_cast<std::int64_t>(term) * args.a_term, args.a_row,
-          args.a_term, columns,
-          std::min<std::size_t>(args.block_terms, args.terms - term)};
+          b + static_cast<std::int64_t>(term) * b_at.row, b_at.column, b_at.row,
+          columns, std::min<std::size_t>(args.block_terms, args.terms - term)};
       pack_panel<In>(block, kProductLanes, pairs, panel);
       add_words(height, a, words_of(a) + (pairs ? term / 2 : term) * height,
                 panel, words_of(panel), block.terms, pairs,
@@ -882,10 +893,10 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
       term += block.terms;
       if (args.terms == 0) break;
     }
-    finish<Out>(args, sums, args.rows, columns, self, out);
-    if (args.terms != 0) b += lanes_step * args.a_row;
-    if (self != nullptr) self += lanes_step * args.self_column;
-    out += lanes_step * args.out_column;
+    finish<Out>(args, sums, args.rows, columns, self, self_at, out, out_at);
+    if (args.terms != 0) b += tile.layout[0].unit_step / sizeof *b;
+    if (self != nullptr) self += tile.layout[2].unit_step / sizeof *self;
+    out += tile.layout[3].unit_step / sizeof *out;
   }
 }
 

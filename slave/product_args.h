@@ -12,38 +12,59 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "slave/kernel.h"
+
 namespace swamp::slave {
 
-// Steps are distances in elements, of a matrix in main memory or of a copy.
+// ProductLines describes the lines of a unit that is a part of a matrix. A line
+// is a row of it, or, if `by_column`, a column.
+struct ProductLines {
+  std::int64_t step;  // elements from one to the next of a line
+  std::uint32_t by_column;
+  std::uint32_t reserved;
+};
+
+// ProductSteps are distances between elements.
+struct ProductSteps {
+  std::int64_t row, column;
+};
+
+// steps_of() returns the steps in a unit of an operand of a tile.
+inline ProductSteps steps_of(const Operand& operand, const ProductLines& lines,
+                             std::size_t element_bytes) noexcept {
+  const auto line =
+      static_cast<std::int64_t>(operand.line_step / element_bytes);
+  if (lines.by_column != 0) return {lines.step, line};
+  return {line, lines.step};
+}
 
 // product_pack: x (in), panel (out). A unit is a panel: up to kProductLanes
-//   columns of b (or rows of a) with all their terms. A line of x is a lane,
-//   or, if `by_term`, a term; its elements are `step` apart. A panel begins
-//   with a ProductPanel;
+//   columns of b (or rows of a), the lanes, with all their terms, which are the
+//   rows of ProductLines. A panel begins with a ProductPanel;
 //   then it has, term after term in the order of the sum, `width` floats, which
 //   are 0 in the lanes from `lanes` on. With `pairs` (bfloat16 only) the terms
 //   2i and 2i + 1 are the lower and upper half of 32 bits; a missing partner is
 //   -0 if `width` is kProductLanes (b), else +0 (a), so that its product is -0.
 struct ProductPackArgs {
   std::uint64_t terms;
-  std::int64_t step;
+  ProductLines x;
   std::uint32_t lanes, width;  // lanes <= width
-  std::uint32_t by_term;
   std::uint32_t pairs;
+  std::uint32_t reserved;
 };
 
 // product: a (in, rows), b (constant, packed panels of kProductLanes columns),
-//   sums (inout, float32 rows of kProductLanes, one panel sums_panel elements
-//   after another; absent: none), self (in, rows; absent: none), out (out,
-//   rows). A unit is a row of the result: `columns` elements.
+//   sums (inout, rows: float32, each kProductLanes a line; absent: none), self
+//   (in, rows; absent: none), out (out, rows). A unit is a row of the result:
+//   `columns` elements.
 //   out = r(alpha * sum + beta * self), rounded to float32 after
 //   alpha * sum and after the fma() with beta; a nan is the quiet nan with
 //   payload 0. Without self out = r(alpha * sum). If `first` is 0 the chains
 //   begin with `sums`; if `last` is 0 they end there, and out is not written.
 //   Without sums, both are 1, and there are at most block_terms terms.
-//   With row_runs.begins, which only transfer mode view may have, a is
-//   gathered: a (constant) is the matrix from its beginning, and the first unit
-//   of a tensor is row first_row of it, the first term its term first_term.
+//   With row_runs.begins, a (constant) is gathered by the kernel: it is the
+//   matrix from its beginning, which never fits into LDM. The first unit of a
+//   tensor is row first_row of it, the first term its term first_term.
 // product_rows: the same for at most kFewProductRows rows, with b as it lies in
 //   main memory: b (in), a (constant, packed with product_rows_width()), self,
 //   out. A unit is kProductLanes columns of the result; the last of them, of
@@ -86,10 +107,7 @@ struct ProductRuns {
 struct ProductArgs {
   std::uint64_t terms;
   std::uint64_t columns;
-  std::int64_t a_row, a_term;  // product_rows: of a column of b
-  std::int64_t self_row, self_column;
-  std::int64_t out_row, out_column;
-  std::uint64_t sums_panel;
+  ProductLines in, self, out;  // in: of a; product_rows: of b
   // Of scratch: a part of `a` of so many rows and terms is packed at a time.
   std::uint32_t block_rows, block_terms;  // block_terms is even
   float alpha, beta;

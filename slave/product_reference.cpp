@@ -21,14 +21,10 @@ void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ProductPackArgs*>(arguments);
   const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
   auto* panel = static_cast<std::byte*>(tile.operands[1]);
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof *x);
+  const ProductSteps at = steps_of(tile.layout[0], args.x, sizeof *x);
   const auto value = [&](std::size_t lane, std::size_t term) {
-    const std::size_t line = args.by_term != 0 ? term : lane;
-    const std::size_t element = args.by_term != 0 ? lane : term;
-    return x[static_cast<std::int64_t>(line) *
-                 (static_cast<std::int64_t>(tile.layout[0].line_step) /
-                  kBytes) +
-             static_cast<std::int64_t>(element) * args.step];
+    return x[static_cast<std::int64_t>(term) * at.row +
+             static_cast<std::int64_t>(lane) * at.column];
   };
   for (std::size_t unit = 0; unit < tile.count; ++unit) {
     auto& head = *reinterpret_cast<ProductPanel*>(panel);
@@ -59,7 +55,7 @@ void pack(const void* arguments, const Tile& tile, Result&) {
       }
     }
     panel += product_panel_bytes(args.terms, args.width, args.pairs != 0);
-    x += static_cast<std::int64_t>(tile.layout[0].unit_step) / kBytes;
+    x += tile.layout[0].unit_step / sizeof *x;
   }
 }
 
@@ -84,6 +80,13 @@ void product(const void* arguments, const Tile& tile, Result&) {
   auto* sums = static_cast<float*>(tile.operands[2]);
   const auto* self = static_cast<typename Out::Element*>(tile.operands[3]);
   auto* out = static_cast<typename Out::Element*>(tile.operands[4]);
+  const auto column_step = [&](int s, const ProductLines& lines,
+                               std::size_t bytes) {
+    return steps_of(tile.layout[s], lines, bytes).column;
+  };
+  const auto row_step = [&](int s, std::size_t bytes) {
+    return static_cast<std::int64_t>(tile.layout[s].unit_step / bytes);
+  };
   const std::size_t panel_bytes =
       product_panel_bytes(args.terms, kProductLanes, args.pairs != 0);
   const auto factor = [&](std::size_t term, std::size_t column) {
@@ -102,19 +105,20 @@ void product(const void* arguments, const Tile& tile, Result&) {
     const auto row = static_cast<std::int64_t>(i);
     for (std::size_t j = 0; j < args.columns; ++j) {
       const auto column = static_cast<std::int64_t>(j);
-      const std::int64_t place = row * args.out_row + column * args.out_column;
       float sum = 0;
-      float* const kept = sums == nullptr
-                              ? nullptr
-                              : sums + j / kProductLanes * args.sums_panel +
-                                    i * kProductLanes + j % kProductLanes;
+      float* const kept =
+          sums == nullptr
+              ? nullptr
+              : sums + j / kProductLanes * (tile.layout[2].line_step / 4) +
+                    i * kProductLanes + j % kProductLanes;
       if (args.first == 0) sum = *kept;
       for (std::size_t t = 0; t < args.terms; ++t) {
         const std::size_t term = term_at(t, args.terms);
         const std::int64_t at =
             args.row_runs.begins == nullptr
-                ? row * args.a_row +
-                      static_cast<std::int64_t>(term) * args.a_term
+                ? row * row_step(0, sizeof *a) +
+                      static_cast<std::int64_t>(term) *
+                          column_step(0, args.in, sizeof *a)
                 : static_cast<std::int64_t>(
                       args.row_runs.place(args.first_row + tile.first + i) +
                       args.term_runs.place(args.first_term + term));
@@ -122,18 +126,21 @@ void product(const void* arguments, const Tile& tile, Result&) {
       }
       if (kept != nullptr) *kept = quiet(sum);
       if (args.last == 0) continue;
-      out[place] = result_of<Out>(
-          args, sum,
-          self == nullptr
-              ? nullptr
-              : self + row * args.self_row + column * args.self_column);
+      out[row * row_step(4, sizeof *out) +
+          column * column_step(4, args.out, sizeof *out)] =
+          result_of<Out>(
+              args, sum,
+              self == nullptr
+                  ? nullptr
+                  : self + row * row_step(3, sizeof *self) +
+                        column * column_step(3, args.self, sizeof *self));
     }
   }
 }
 
 template <class In, class Out>
 void product_rows(const void* arguments, const Tile& tile, Result&) {
-  ProductArgs args = *static_cast<const ProductArgs*>(arguments);
+  const auto& args = *static_cast<const ProductArgs*>(arguments);
   const auto* b = static_cast<typename In::Element*>(tile.operands[0]);
   const auto* a = static_cast<const std::uint32_t*>(tile.operands[1]) +
                   sizeof(ProductPanel) / sizeof(std::uint32_t);
@@ -142,10 +149,16 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
   const std::size_t width = product_rows_width(args.rows);
   const std::size_t count = std::min<std::size_t>(
       tile.count * kProductLanes, args.columns - tile.first * kProductLanes);
+  // Returns the index of an element of column j of the result.
+  const auto place = [&](int s, const ProductLines& lines, std::size_t bytes,
+                         std::size_t row, std::size_t j) {
+    const ProductSteps at = steps_of(tile.layout[s], lines, bytes);
+    return j / kProductLanes * (tile.layout[s].unit_step / bytes) +
+           static_cast<std::size_t>(at.row) * row +
+           static_cast<std::size_t>(at.column) * (j % kProductLanes);
+  };
   for (std::size_t i = 0; i < args.rows; ++i) {
     for (std::size_t j = 0; j < count; ++j) {
-      const auto row = static_cast<std::int64_t>(i),
-                 column = static_cast<std::int64_t>(j);
       float sum = 0;
       for (std::size_t t = 0; t < args.terms; ++t) {
         const std::size_t term = term_at(t, args.terms);
@@ -156,17 +169,12 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
         float factor;
         std::memcpy(&factor, &word, sizeof factor);
         sum = std::fma(
-            factor,
-            In::widen(b[column * args.a_row +
-                        static_cast<std::int64_t>(term) * args.a_term]),
-            sum);
+            factor, In::widen(b[place(0, args.in, sizeof *b, term, j)]), sum);
       }
-      const std::int64_t place = row * args.out_row + column * args.out_column;
-      out[place] = result_of<Out>(
+      out[place(3, args.out, sizeof *out, i, j)] = result_of<Out>(
           args, sum,
-          self == nullptr
-              ? nullptr
-              : self + row * args.self_row + column * args.self_column);
+          self == nullptr ? nullptr
+                          : self + place(2, args.self, sizeof *self, i, j));
     }
   }
 }

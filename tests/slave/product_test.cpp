@@ -16,6 +16,7 @@ namespace {
 
 using slave::kProductLanes;
 using slave::ProductArgs;
+using slave::ProductLines;
 using slave::ProductPackArgs;
 using slave::ScaledProductArgs;
 
@@ -78,6 +79,16 @@ bool can_take(const KernelTable& table, bool pairs) {
          slave::has_bfloat16_pairs(table.isa);
 }
 
+// set_lines() sets the step of an operand's lines, which go along the dimension
+// with the smaller step, and returns their description.
+ProductLines set_lines(Operand& operand, std::int64_t row, std::int64_t column,
+                       ScalarType type) {
+  const bool by_column = row < column;
+  operand.line_step = static_cast<std::size_t>(by_column ? column : row) *
+                      kFloatFormats[type].bytes;
+  return {by_column ? row : column, by_column ? 1u : 0u, 0};
+}
+
 // run() computes a case with a table, by `product` or `product_rows`, and
 // returns the memory of the result.
 std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
@@ -111,25 +122,19 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   const auto pack = [&](void* from, std::int64_t lane_step,
                         std::int64_t term_step, std::size_t lanes,
                         std::size_t width, std::byte* panel) {
-    const bool by_term = std::abs(lane_step) < std::abs(term_step);
-    const ProductPackArgs args{one.terms,
-                               by_term ? lane_step : term_step,
-                               static_cast<std::uint32_t>(lanes),
-                               static_cast<std::uint32_t>(width),
-                               by_term,
-                               one.pairs};
+    ProductPackArgs args{};
+    args.terms = one.terms;
+    args.lanes = static_cast<std::uint32_t>(lanes);
+    args.width = static_cast<std::uint32_t>(width);
+    args.pairs = one.pairs;
     Operand layout[2] = {};
-    layout[0].line_step =
-        static_cast<std::size_t>(by_term ? term_step : lane_step) *
-        kFloatFormats[one.in].bytes;
+    args.x = set_lines(layout[0], term_step, lane_step, one.in);
     run_rows(table, kernel_of(F::product_pack, {one.in}), &args, {from, panel},
              1, 0, nullptr, false, nullptr, Pass::rows, layout);
   };
   ProductArgs args{};
   args.terms = one.terms;
   args.columns = one.columns;
-  args.self_row = args.out_row = out.row;
-  args.self_column = args.out_column = out.column;
   args.alpha = one.alpha;
   args.beta = 0.7f;
   args.first = args.last = 1;
@@ -143,14 +148,22 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
     std::byte* const sliver =
         packed.end() - slave::product_panel_bytes(one.terms, width, one.pairs);
     pack(a.data, a.row, a.column, one.rows, width, sliver);
-    args.a_row = b.column;
-    args.a_term = b.row;
+    Operand layout[4] = {};
+    args.in = set_lines(layout[0], b.row, b.column, one.in);
+    args.self = set_lines(layout[2], self.row, self.column, one.out);
+    args.out = set_lines(layout[3], out.row, out.column, one.out);
+    for (const auto& [s, column, type] :
+         {std::tuple(0, b.column, one.in), std::tuple(2, self.column, one.out),
+          std::tuple(3, out.column, one.out)}) {
+      layout[s].unit_step = kProductLanes * static_cast<std::size_t>(column) *
+                            kFloatFormats[type].bytes;
+    }
     args.block_terms = 6;
     GuardedPages scratch(slave::product_rows_scratch_bytes(args.block_terms));
     run_rows(table, kernel_of(F::product_rows, {one.in, one.out}), &args,
              {b.data, sliver, added, out.data},
              (one.columns - 1) / kProductLanes + 1, 0, nullptr, false,
-             reinterpret_cast<float*>(scratch.begin()));
+             reinterpret_cast<float*>(scratch.begin()), Pass::rows, layout);
     return {out.data, out.data + out.bytes};
   }
   const std::size_t panels = (one.columns - 1) / kProductLanes + 1;
@@ -165,12 +178,22 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
          b.column, b.row, std::min(kProductLanes, one.columns - column),
          kProductLanes, first + p * step);
   }
-  args.a_row = a.row;
-  args.a_term = a.column;
+  // The columns of a row are elements of its line, or lines.
+  Operand layout[5] = {};
+  const auto set_row = [&](std::size_t s, const Array& x, ScalarType type) {
+    const ProductLines lines =
+        set_lines(layout[s], x.column - static_cast<std::int64_t>((s + one.rows) % 2), x.column, type);
+    layout[s].unit_step =
+        static_cast<std::size_t>(x.row) * kFloatFormats[type].bytes;
+    return lines;
+  };
+  args.in = set_row(0, a, one.in);
+  args.self = set_row(3, self, one.out);
+  args.out = set_row(4, out, one.out);
   args.block_rows = 13;
   args.block_terms = one.terms > 30 ? 6 : 64;
-  args.sums_panel = one.rows * kProductLanes;
-  const std::size_t sum_bytes = panels * args.sums_panel * sizeof(float);
+  layout[2].line_step = one.rows * kProductLanes * sizeof(float);
+  const std::size_t sum_bytes = panels * layout[2].line_step;
   GuardedPages sums(sum_bytes);
   GuardedPages scratch(
       slave::product_scratch_bytes(args.block_rows, args.block_terms, 0));
@@ -179,7 +202,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
            {a.data, first, has_sums ? sums.end() - sum_bytes : nullptr, added,
             out.data},
            one.rows, 0, nullptr, at_end,
-           reinterpret_cast<float*>(scratch.begin()));
+           reinterpret_cast<float*>(scratch.begin()), Pass::rows, layout);
   return {out.data, out.data + out.bytes};
 }
 
