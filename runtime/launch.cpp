@@ -143,10 +143,6 @@ std::size_t scratch_bytes(const SegmentTable& table) noexcept {
   return bytes;
 }
 
-std::size_t usable_ldm(const Machine::Impl& machine) noexcept {
-  return std::min(machine.ldm_bytes, machine.backend->ldm_limit());
-}
-
 // require_ldm() returns how much of a slave's LDM the launch uses.
 std::size_t require_ldm(const Machine::Impl& machine, const Launch& launch) {
   const SegmentTable& table = launch.table;
@@ -187,6 +183,11 @@ void make_window(std::optional<MainWindow>& window, const Launch& launch) {
 }
 
 }  // namespace
+
+std::size_t usable_ldm(const Machine::Impl& machine) noexcept {
+  if (machine.transfer == Transfer::view) return ~std::size_t{0};
+  return std::min(machine.ldm_bytes, machine.backend->ldm_limit());
+}
 
 LdmNeed ldm_need(const Machine::Impl& machine, const Operation& operation,
                  std::size_t partial_bytes) noexcept {

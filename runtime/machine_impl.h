@@ -59,6 +59,10 @@ std::vector<std::string> bind_names();
 // slave starts if a kernel needs more LDM than there is, or if memory runs out.
 void run(Machine::Impl& machine, Launch& launch, LdmArenas& arenas);
 
+// usable_ldm() returns the LDM of a slave that a launch can use: without limit
+// in transfer mode view.
+std::size_t usable_ldm(const Machine::Impl& machine) noexcept;
+
 // LdmNeed is the LDM that a slave needs for the smallest tile of an operation,
 // and the LDM that it has, which is unlimited in transfer mode view.
 struct LdmNeed {

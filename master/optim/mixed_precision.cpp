@@ -44,8 +44,7 @@ constexpr std::size_t kStepLdmBytes = 4096;
 constexpr std::size_t kFusedLdmBytes = 8192;
 
 bool has_room(const Machine::Impl& machine, std::size_t ldm_bytes) {
-  return machine.transfer == runtime::Transfer::view ||
-         machine.ldm_bytes >= ldm_bytes;
+  return runtime::usable_ldm(machine) >= ldm_bytes;
 }
 
 // Throws Error if a step would fail on this machine after it has begun.
