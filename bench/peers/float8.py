@@ -98,38 +98,20 @@ def means(losses):
 def draw(results, out):
     """Two panels: the losses, and how far they are above those of float32."""
     curves = {name: means(losses) for name, losses in results.items()}
-    base = [y for _, y in curves["float32"]]
-    above = {name: [(x, y - b) for (x, y), b in zip(curve, base)]
-             for name, curve in curves.items() if name != "float32"}
-    picture = plot.Picture(1020, 420)
-    for left, title, panel in ((75, "loss", curves),
-                               (575, "loss above that of float32", above)):
-        right, top, bottom = left + 400, 70, 350
-        values = [y for curve in panel.values() for _, y in curve]
-        low, high = min(values), max(values)
-        if panel is above:  # the first steps would hide the rest
-            tail = [y for curve in panel.values()
-                    for _, y in curve[len(curve) // 5:]]
-            low, high = min(tail), max(tail)
-        high += (high - low or 1) * 0.05
-        steps = max(x for curve in panel.values() for x, _ in curve)
-        x_of = plot.axis(0, steps, left, right, False)
-        y_of = plot.axis(low, high, bottom, top, False)
-        for i in range(6):
-            y, x = low + (high - low) * i / 5, steps * i / 5
-            picture.path([(left, y_of(y)), (right, y_of(y))], "black")
-            picture.text(left - 26, y_of(y) + 4, f"{y:.3f}")
-            picture.text(x_of(x), bottom + 18, f"{x:.0f}")
-        picture.name_axis(left - 58, (top + bottom) // 2, title)
-        picture.text((left + right) / 2, bottom + 40, "step")
-        for number, name in enumerate(results):
-            places = [(x_of(x), min(bottom, max(top, y_of(y))))
-                      for x, y in panel.get(name, [])]
-            if places:
-                picture.path(places, plot.COLORS[number], ' stroke-width="1.5"')
-    for number, name in enumerate(results):
-        picture.legend(100 + 135 * number, 40, name, plot.COLORS[number])
-    picture.write(out)
+    drawn = plot.figure(10.2, 4.2)
+    losses, above = drawn.subplots(1, 2)
+    for name, curve in curves.items():
+        losses.plot(*zip(*curve), label=name)
+        above.plot([x for x, _ in curve],
+                   [y - b for (_, y), (_, b) in zip(curve, curves["float32"])])
+    # The first steps would hide the rest.
+    tails = [y for line in above.lines for y in line.get_ydata()[len(curve) // 5:]]
+    above.set_ylim(min(tails), max(tails) + 0.05 * (max(tails) - min(tails) or 1))
+    for axes, title in ((losses, "loss"), (above, "loss above that of float32")):
+        axes.set(xlabel="step", ylabel=title)
+        axes.grid(True, linestyle=":")
+    losses.legend(fontsize="small")
+    plot.write(drawn, out)
 
 
 def main():

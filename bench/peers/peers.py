@@ -423,45 +423,28 @@ def speed_text(speed):
 
 
 def step_picture(results, out):
-    """The time of a step with clipping over the roofline's, of the models, on a
-    logarithmic axis."""
+    """The time of a step with clipping over the roofline's, of the models."""
     keys = [k for k in results["steps"]
             if k.endswith("/clip") and k.split("/")[0] in MODELS]
     peers = [p for p in FROM_PYTHON + FROM_C
              if keys and all(p in results["steps"][k] for k in keys)]
     if not peers:
         return
-    data = {}
-    for key in keys:
-        times = results["steps"][key]
-        name, dtype, _ = key.split("/")
-        data[f"{MODELS[name]}\n{dtype}"] = [
-            times[p] / times["roofline"] for p in peers]
-    highest = 1.1 * max(map(max, data.values()))
-    left, right, top, bottom = 72, 1075, 50, 348
-    picture = plot.Picture(1100, 420)
-    picture.name_axis(20, (top + bottom) // 2,
-                      "time of a step with clipping over the roofline's")
-    y_of = plot.axis(0.5, highest, bottom, top, True)
-    cluster = (right - left) / len(data)
-    width = cluster / (len(peers) + 1)
-    for i, (label, values) in enumerate(data.items()):
-        for j, value in enumerate(values):
-            y = min(bottom, y_of(value))
-            picture.box(left + i * cluster + (j + 0.5) * width, y, width - 1,
-                        bottom - y, plot.COLORS[j])
-        for line_number, words in enumerate(label.split("\n")):
-            picture.text(left + (i + 0.5) * cluster, bottom + 16 * (line_number + 1),
-                         words)
-    for power in range(-1, math.floor(math.log2(highest)) + 1):
-        y = y_of(2.0 ** power)
-        picture.path([(left, y), (right, y)], "black",
-                     f' stroke-dasharray="{"8,4" if power == 0 else "1,4"}"')
-        picture.text(left - 20, y + 4, f"{2.0 ** power:g}")
-    for j, name in enumerate(peers):
-        picture.legend(left + (right - left) * (j + 0.5) / len(peers), 32, name,
-                       plot.COLORS[j])
-    picture.write(out)
+    drawn = plot.figure(11, 4.2)
+    axes = drawn.subplots()
+    width = 1 / (len(peers) + 1)
+    for j, peer in enumerate(peers):
+        axes.bar([i + j * width for i in range(len(keys))],
+                 [results["steps"][k][peer] / results["steps"][k]["roofline"]
+                  for k in keys], width, label=peer)
+    axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.axhline(1, color="black", linestyle="--")
+    axes.set_xticks([i + (len(peers) - 1) / 2 * width for i in range(len(keys))],
+                    ["\n".join(split_key(k)[:2]) for k in keys])
+    axes.set_ylabel("time of a step with clipping over the roofline's")
+    axes.legend(ncol=len(peers), fontsize="small")
+    plot.write(drawn, out)
 
 
 def iteration_picture(results, out):
@@ -470,36 +453,28 @@ def iteration_picture(results, out):
     data = results.get("iteration", {})
     if not data:
         return
-    names = list(next(iter(data.values())))
     keys = [f"{dtype}/{peer}" for dtype in ("float32", "bfloat16", "float16")
             for peer in ("torch", "swamp")]
     total = {key: sum(data[key].values()) for key in keys}
     longest = 1.1 * max(t for t in total.values() if t < 5 * total["float32/torch"])
-    left, right, top, height = 150, 980, 70, 26
-    picture = plot.Picture(1100, top + 40 * len(keys) + 60)
-    x_of = plot.axis(0, longest, left, right, False)
-    for row, key in enumerate(keys):
-        y, begin = top + 40 * row, 0.0
-        dtype, peer = key.split("/")
-        picture.text(left - 75, y + 17, f"{dtype}, "
-                     + {"torch": "PyTorch", "swamp": "swamp"}[peer])
-        for color, name in zip(plot.COLORS, names):
-            end = min(longest, begin + data[key][name])
-            picture.box(x_of(begin), y, x_of(end) - x_of(begin), height, color)
-            begin = end
-        picture.text(x_of(begin) + 50, y + 17, f"{total[key]:.0f} ms"
-                     + (", cut" if total[key] > longest else ""))
-    bottom = top + 40 * len(keys) - 10
-    step = 10 ** math.floor(math.log10(longest))
-    for i in range(math.floor(longest / step) + 1):
-        picture.path([(x_of(i * step), bottom), (x_of(i * step), top - 6)], "black")
-        picture.text(x_of(i * step), bottom + 18, f"{i * step:g}")
-    picture.text((left + right) / 2, bottom + 40,
-                 "milliseconds of one iteration of a GPT-2 of 30 million parameters")
-    for j, name in enumerate(names):
-        picture.legend(left + (right - left) * (j + 0.5) / len(names), 40, name,
-                       plot.COLORS[j])
-    picture.write(out)
+    drawn = plot.figure(11, 3.7)
+    axes = drawn.subplots()
+    begin = [0.0] * len(keys)
+    for name in next(iter(data.values())):
+        times = [data[key][name] for key in keys]
+        axes.barh(keys, times, left=begin, label=name)
+        begin = [sum(pair) for pair in zip(begin, times)]
+    for i, key in enumerate(keys):
+        cut = total[key] > longest
+        axes.text(min(longest, total[key]), i, f" {total[key]:.0f} ms{', cut' * cut}",
+                  va="center")
+    axes.set_xlim(0, longest)
+    axes.set_yticks(range(len(keys)), [key.replace("/torch", ", PyTorch").replace(
+        "/swamp", ", swamp") for key in keys])
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds of one iteration of a GPT-2 of 30 million parameters")
+    axes.legend(fontsize="small")
+    plot.write(drawn, out)
 
 
 def row_label(name):
@@ -523,27 +498,22 @@ def row_picture(results, out):
             row[dtype] = times["torch"] / times["swamp"]
     if not data:
         return
-    left, right, top, height = 280, 1060, 60, 22
-    bottom = top + height * len(data)
-    picture = plot.Picture(1100, bottom + 60)
-    x_of = plot.axis(0.5, 100, left, right, True)
-    for ratio in (0.5, 1, 2, 5, 10, 20, 50, 100):
-        x = x_of(ratio)
-        picture.path([(x, top - 6), (x, bottom)], "black",
-                     f' stroke-dasharray="{"8,4" if ratio == 1 else "1,4"}"')
-        picture.text(x, bottom + 18, f"{ratio:g}")
-    for i, (label, row) in enumerate(data.items()):
-        y = top + height * i
-        picture.text(left - 8, y + 13, label, ' text-anchor="end"')
-        for j, dtype in enumerate(DTYPES):
-            if dtype in row:
-                begin, end = sorted((x_of(1), x_of(row[dtype])))
-                picture.box(begin, y + 6 * j, end - begin, 5, plot.COLORS[j])
-    picture.text((left + right) / 2, bottom + 40, "PyTorch's time over swamp's")
+    drawn = plot.figure(11, 1.2 + 0.22 * len(data))
+    axes = drawn.subplots()
     for j, dtype in enumerate(DTYPES):
-        picture.legend(left + (right - left) * (j + 0.5) / len(DTYPES), 34, dtype,
-                       plot.COLORS[j])
-    picture.write(out)
+        found = [(i + 0.27 * (j - 1), row[dtype])
+                 for i, row in enumerate(data.values()) if dtype in row]
+        axes.barh([y for y, _ in found], [ratio - 1 for _, ratio in found], 0.25,
+                  left=1, label=dtype)
+    axes.set_xscale("log")
+    axes.set_xticks(ticks := (0.5, 1, 2, 5, 10, 20, 50, 100), map(str, ticks))
+    axes.axvline(1, color="black", linestyle="--")
+    axes.grid(axis="x", linestyle=":")
+    axes.set_yticks(range(len(data)), data)
+    axes.invert_yaxis()
+    axes.set_xlabel("PyTorch's time over swamp's")
+    axes.legend(ncol=3)
+    plot.write(drawn, out)
 
 
 def main():
