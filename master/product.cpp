@@ -14,7 +14,6 @@
 #include "master/row_launch.h"
 #include "master/text.h"
 #include "runtime/float_environment.h"
-#include "slave/kernel_args.h"
 #include "slave/product_args.h"
 
 namespace swamp {
@@ -378,13 +377,14 @@ struct Product {
     const auto* const from =
         static_cast<const std::byte*>(part(a, now.batch, 0, 0).data);
     Workspace& workspace = Workspace::of_this_thread();
-    const slave::CastArgs args{1};
-    const Operation operation(slave::kKernels[slave::kernel_of(
-                                  KernelFamily::cast, {a.dtype, a.dtype})],
-                              &args);
+    // A sum of one operand copies it.
+    Operation operation(slave::kKernels[slave::kernel_of(KernelFamily::moe_sum,
+                                                         {a.dtype, a.dtype})],
+                        nullptr);
+    for (const int s : {1, 2, 3, 4}) operation.remove_operand(s);
     const std::size_t pieces =
         along.count == 0 ? 0 : (along.count - 1) / along.runs.length + 2;
-    RowTable table(operation, lines.count * pieces, false, {8192, 8192},
+    RowTable table(operation, lines.count * pieces, false, {},
                    workspace.segments());
     std::byte* to = memory;
     for (std::size_t i = 0; i < lines.count; ++i) {
@@ -393,7 +393,8 @@ struct Product {
         const std::size_t at = along.first + done;
         const std::size_t run = std::min<std::size_t>(
             along.runs.length - at % along.runs.length, along.count - done);
-        table.add(run, {from + (line + along.runs.place(at)) * bytes(), to});
+        table.add(run, {from + (line + along.runs.place(at)) * bytes(), nullptr,
+                        nullptr, nullptr, nullptr, to});
         to += run * bytes();
         done += run;
       }

@@ -32,10 +32,11 @@ inline constexpr Formats kUpTo32[] = {{kFloat16}, {kBFloat16}, {kFloat32}};
 inline constexpr Formats kGradients[] = {{kFloat16},      {kBFloat16},
                                          {kFloat32},      {kFloat64},
                                          {kFloat8E4M3FN}, {kFloat8E5M2}};
-inline constexpr Formats kCasts[] = {
-    {kFloat16, kFloat16},  {kBFloat16, kBFloat16}, {kFloat16, kFloat32},
-    {kBFloat16, kFloat32}, {kFloat32, kFloat32},   {kFloat32, kFloat16},
-    {kFloat32, kBFloat16}};
+inline constexpr Formats kCasts[] = {{kFloat16, kFloat32},
+                                     {kBFloat16, kFloat32},
+                                     {kFloat32, kFloat32},
+                                     {kFloat32, kFloat16},
+                                     {kFloat32, kBFloat16}};
 inline constexpr Formats kSameOrWide[] = {{kFloat16, kFloat16},
                                           {kFloat16, kFloat32},
                                           {kBFloat16, kBFloat16},
