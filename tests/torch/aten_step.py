@@ -378,19 +378,6 @@ class Lerp(TestCase):
 
 
 class Compile(TestCase):
-    def test_opcheck(self):
-        for operator, arguments in (
-                (lerp, ([torch.ones(3), torch.ones(4).half()],
-                        [torch.zeros(3), torch.ones(4).half()], 0.5)),
-                (norm_and_check, ([torch.ones(3), torch.ones(4).half()],
-                                  torch.zeros(()), torch.ones(()))),
-                (torch.ops.swamp.foreach_zero_, ([torch.ones(3)],))):
-            torch.library.opcheck(operator, arguments)
-        for model in (None, torch.bfloat16):
-            m = Model(12, torch.float16, model)
-            torch.library.opcheck(
-                adamw, (*m.lists(), m.step, torch.zeros(()), torch.ones(())), HYPER)
-
     def test_compile(self):
         def step(m, found, inv_scale):
             norm = norm_and_check(m.grads, found, inv_scale)
