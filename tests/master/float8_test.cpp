@@ -69,17 +69,59 @@ Codes unpacked(const Codes& codes, ScalarType format) {
 struct Range {
   std::uint32_t first;
   std::uint8_t code;
+  bool operator<(const Range& other) const { return first < other.first; }
 };
 
-std::vector<Range> read_runs(const std::string& name) {
-  std::ifstream file(std::string(SWAMP_GOLDEN_DIR) + "/float8/" + name +
+// overflow() makes a table that does not saturate of one that does.
+void overflow(const std::string& format, std::vector<Range>& runs) {
+  std::ifstream file(SWAMP_GOLDEN_DIR "/float8/nosat.runs");
+  std::string name;
+  unsigned first = 0, codes[2] = {};
+  while (name != format &&
+         file >> name >> std::hex >> first >> codes[0] >> codes[1]) {
+  }
+  ASSERT_EQ(name, format);
+  for (const std::uint32_t sign : {0u, 1u}) {
+    const auto code = static_cast<std::uint8_t>(codes[sign]);
+    const Range range = {first | sign << 31, code};
+    runs.erase(std::remove_if(runs.begin(), runs.end(),
+                              [&](const Range& run) {
+                                return run.first >> 31 == sign &&
+                                       run.first > range.first &&
+                                       run.code == code;
+                              }),
+               runs.end());
+    runs.insert(std::upper_bound(runs.begin(), runs.end(), range), range);
+  }
+}
+
+// read_runs() returns the table FORMAT.KIND. There are files of the kinds sat
+// and floor; the README.md beside them says how others differ.
+std::vector<Range> read_runs(const std::string& table) {
+  const std::size_t dot = table.find('.');
+  const std::string format = table.substr(0, dot),
+                    kind = dot == table.npos ? "" : table.substr(dot + 1);
+  const bool is_power = format == "float8_e8m0";
+  std::ifstream file(std::string(SWAMP_GOLDEN_DIR) + "/float8/" + format +
+                     (is_power       ? ".floor"
+                      : kind.empty() ? ""
+                                     : ".sat") +
                      ".f32.runs");
   std::vector<Range> runs;
   unsigned first, code;
   while (file >> std::hex >> first >> code) {
-    runs.push_back({first, static_cast<std::uint8_t>(code)});
+    const std::uint32_t sign = first & 0x80000000u;
+    std::uint32_t x = first ^ sign;
+    if (kind == "away" && x < 0x7f800000u) x &= ~1u;
+    if (is_power && kind != "floor" && code != 0) {
+      x -= kind == "ceil" ? 0x7fffffu : 0x400000u;
+      x = std::max(x, 0x400001u);  // half of the smallest is not above it
+      if (kind == "ceil" && code == 0xff) x = 0x7f800001u;
+    }
+    runs.push_back({sign | x, static_cast<std::uint8_t>(code)});
   }
-  EXPECT_FALSE(runs.empty()) << name;
+  EXPECT_FALSE(runs.empty()) << table;
+  if (kind == "nosat") overflow(format, runs);
   return runs;
 }
 
