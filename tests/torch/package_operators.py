@@ -1,7 +1,8 @@
 """Every operator of PyTorch that enable(half_precision=True) replaces, with PyTorch's
 own kernels and with swamp's: on PyTorch's own samples (OpInfo), and under torch.func,
 forward-mode and second derivatives, checkpoints, traces, export and compile. These and
-every operator swamp::*: on tensors whose values are not those in their memory."""
+every operator swamp::*: on tensors whose values are not those in their memory; what
+these write counts once in the versions."""
 
 import unittest
 
@@ -560,8 +561,14 @@ class Memory(TestCase):
             def call(*arguments):
                 return getattr(torch.ops.swamp, name)(**named(name, arguments))
 
-            call(*plain(arguments))
-            self.run_forms(name, call, arguments, written(SCHEMAS[name]),
+            ours, writes = plain(arguments), written(SCHEMAS[name])
+            before = [[(t._version, t.clone()) for t in tensors([one])] for one in ours]
+            call(*ours)
+            for i, one in enumerate(ours):
+                for t, (version, values) in zip(tensors([one]), before[i]):
+                    self.assertLessEqual(t._version - version, i in writes, name)
+                    self.assertTrue(t._version > version or same(t, values), name)
+            self.run_forms(name, call, arguments, writes,
                            [i for other, i in REFUSED_NUMBERS if other == name])
 
     def test_opcheck(self):
