@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "c_abi_released.h"
 #include "swamp/c_api.h"
 
 namespace swamp::test {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "support/errors.h"
 #include "tests/cli/run_program.h"
@@ -380,75 +379,6 @@ TEST(Predict, PermuteByHand) {
   const json positions =
       with_sizes("moe_positions", "--tokens 4096 --experts 64 --choices 2");
   EXPECT_EQ(number(positions, "put_bytes"), 2 * 4u * 64 * 4 + 8192 * 4);
-}
-
-TEST(Predict, BadCallsNameWhatWasExpected) {
-  const struct {
-    const char* arguments;
-    const char* parts;  // of the message, between bars
-    Hint hint = Hint::help;
-  } calls[] = {
-      {"", "--list"},
-      {"x.npy --list 1", "one of them"},
-      {"--list ''", "--list|''"},
-      {"--list 1x2,,3", "--list|''"},
-      {"--list gpt3", "'gpt3'|gpt2-small"},
-      {"--list 1x2x3", "'2x3'|integer"},
-      {"--list -5", "'-5'"},
-      {"--list 0x5", "tensors|1 to 1000000"},
-      {"--list 1000001x1", "1 to 1000000"},
-      {"--list 600000x1,600000x1", "--list|1000000 tensors"},
-      {"--list 99999999999999999999", "elements|1099511627776"},
-      {"--list 2x1099511627776", "--list|1099511627776 elements"},
-      {"--list 1 --operation unscal", "--operation|'unscal'|unscale|adam"},
-      {"--list 1 --dtype int8", "--dtype|'int8'|bfloat16"},
-      {"--list 1 --to half", "--to|'half'"},
-      {"--list 1 --to float16", "--to|unscale|cast"},
-      {"--list 1 --operation sgd --dtype float8_e5m2", "sgd: |float8",
-       Hint::none},
-      {"--list 1 --operation cast --dtype float16 --to bfloat16",
-       "cast: ", Hint::none},
-      {"--list 1 --machine host", "--machine|'host'|sw26010pro"},
-      {"--list 1 --core-groups 0", "--core-groups|1 to 6"},
-      {"--list 1 --core-groups 7", "--core-groups|1 to 6"},
-      {"--list 1 --machine sw26010 --core-groups 5",
-       "--core-groups|'5'|4 of sw26010"},
-      {"--list 1 --tile 127", "--tile|128 to"},
-      {"--list 1 --tile 1024,", "--tile|''"},
-      {"--list 1 --align 24", "power of 2"},
-      {"--list 2x1 --align 4 --offset 2", "unscale: |tensors[0]", Hint::none},
-      {"--list 1 --offset 128", "0 to 127"},
-      {"/nonexistent/x.npy", "/nonexistent/x.npy", Hint::none},
-      {"--operation softmax --rows 8", "--columns|not given|softmax"},
-      {"--operation softmax --rows 8 --columns 8 --heads 2",
-       "--heads|'2'|--rows, --columns"},
-      {"--list 1 --rows 8", "--rows|'8'|a list"},
-      {"--operation softmax --list 1", "--list|'1'|softmax"},
-      {"--operation rms_norm --rows 8 --columns 8 --causal",
-       "--causal|rms_norm|attention"},
-      {"--operation softmax --rows 0 --columns 8", "--rows|'0'|1 to"},
-      {"--operation attention --batch 4194304 --heads 2 --queries "
-       "1 --keys 1 --columns 8",
-       "--heads|'2'|4194304 rows"},
-      {"--operation softmax --rows 4194304 --columns 4194304",
-       "--columns|'4194304'|17179869184 elements"},
-      {"--operation attention_backward --batch 1 --heads 1 "
-       "--queries 4194304 --keys 4194304 --columns 8",
-       "--keys|'4194304'|scores"},
-      {"--operation attention --batch 1 --heads 2 --queries 1 "
-       "--keys 1 --columns 257",
-       "attention: |257|256", Hint::none},
-      {"--lits 1", "--lits"}};
-  for (const auto& call : calls) {
-    SCOPED_TRACE(call.arguments);
-    std::vector<std::string> parts;
-    std::istringstream stream(call.parts);
-    for (std::string part; std::getline(stream, part, '|');) {
-      parts.push_back(part);
-    }
-    expect_error(run_program(Words("predict") + call.arguments), parts,
-                 call.hint);
-  }
 }
 
 }  // namespace

@@ -1,130 +1,13 @@
-// Options of `swamp train`: what they select, and which contradict each other.
+// Options of `swamp train`: what they select. errors.txt has those that
+// contradict each other.
 #include <gtest/gtest.h>
 
 #include <map>
-#include <tuple>
 
 #include "tests/cli/training.h"
 
 namespace swamp::test {
 namespace {
-
-void expect_refused(const Words& arguments,
-                    const std::vector<std::string>& parts) {
-  expect_error(run_program(Words("train") + arguments), parts, Hint::help);
-}
-
-TEST(TrainOptions, DtypesThatContradictEachOther) {
-  expect_refused("--fp16 --bf16", {"--fp16", "--bf16"});
-  expect_refused("--fp16 --dtype float32", {"--dtype", "float32", "--fp16"});
-  expect_refused("--bf16 --dtype float16", {"--dtype", "float16", "--bf16"});
-}
-
-// The texts are Megatron's.
-TEST(TrainOptions, FlagsOfOtherDtypes) {
-  for (const auto& [flag, dtype, text] :
-       {std::tuple("--fp32-residual-connection", "float32",
-                   "residual connection in fp32 only supported when using "
-                   "fp16 or bf16."),
-        std::tuple("--fp16-lm-cross-entropy", "float32",
-                   "lm cross entropy in fp16 only support in fp16 mode."),
-        std::tuple("--fp16-lm-cross-entropy", "bfloat16",
-                   "lm cross entropy in fp16 only support in fp16 mode.")}) {
-    expect_refused({flag, "--dtype", dtype},
-                   {std::string(flag) + ": got --dtype " + dtype, text});
-  }
-}
-
-TEST(TrainOptions, ScalesThatContradictEachOther) {
-  expect_refused("--loss-scale 2 --initial-loss-scale 4",
-                 {"--loss-scale 2", "--initial-loss-scale"});
-  expect_refused("--loss-scale 2 --loss-scale-window 4",
-                 {"--loss-scale", "--loss-scale-window"});
-  expect_refused("--loss-scale 2 --hysteresis 4",
-                 {"--loss-scale", "--hysteresis"});
-  expect_refused("--dtype bfloat16 --initial-loss-scale 4",
-                 {"--initial-loss-scale", "bfloat16", "float16"});
-  expect_refused("--bf16 --min-loss-scale 1", {"--min-loss-scale", "bfloat16"});
-  expect_refused("--min-loss-scale 8 --initial-loss-scale 4",
-                 {"--min-loss-scale", "8", "at most 4"});
-  expect_refused("--loss-scale 1e-39", {"--loss-scale", "1e-39"});
-}
-
-TEST(TrainOptions, ScalersAndTheirOptions) {
-  expect_refused("--scaler torch",
-                 {"--scaler", "'torch'", "torch.amp.GradScaler",
-                  "megatron.DynamicGradScaler"});
-  expect_refused("--scaler torch.amp.GradScaler --loss-scale 2",
-                 {"--loss-scale", "--scaler torch.amp.GradScaler"});
-  expect_refused("--scaler torch.amp.GradScaler --hysteresis 2",
-                 {"--hysteresis", "--scaler-option"});
-  expect_refused("--scaler-option init_scale=2",
-                 {"--scaler-option", "--scaler"});
-  const auto torch = [](const std::string& option) {
-    return std::vector<std::string>{"--scaler", "torch.amp.GradScaler",
-                                    "--scaler-option", option};
-  };
-  expect_refused(torch("init_scale"), {"'init_scale'", "KEY=VALUE"});
-  expect_refused(torch("=2"), {"'=2'", "KEY=VALUE"});
-  expect_refused(torch("init_scale=1,\"a\":2"), {"KEY=VALUE"});
-  expect_refused(torch("init_scale=two words"), {"KEY=VALUE"});
-  expect_refused(torch("init_scale="), {"KEY=VALUE"});
-  expect_refused(torch("init_scale=word"), {"init_scale", "'word'"});
-  expect_refused(torch("init_scal=2"), {"init_scal", "init_scale"});
-  expect_refused(torch("growth_factor=0.5"), {"growth factor must be > 1.0"});
-  expect_refused(
-      "--scaler torch.amp.GradScaler --scaler-option init_scale=2 "
-      "--scaler-option init_scale=4",
-      {"init_scale", "twice"});
-}
-
-TEST(TrainOptions, OptimizersAndFiles) {
-  expect_refused("--sgd-momentum 0.5", {"--sgd-momentum", "adamw", "sgd"});
-  expect_refused("--optimizer sgd --adam-eps 1", {"--adam-eps", "sgd"});
-  for (const char* flag :
-       {"--attention-softmax-in-fp32", "--apply-query-key-layer-scaling"}) {
-    expect_refused({"--use-flash-attn", flag}, {flag, "--use-flash-attn, too"});
-  }
-  expect_refused("--resume", {"--resume", "--checkpoint"});
-  expect_refused("--save-interval 3", {"--save-interval", "--checkpoint"});
-  expect_refused("--overwrite", {"--overwrite", "--checkpoint"});
-  expect_refused("--checkpoint /nonexistent/x --resume --overwrite",
-                 {"--overwrite", "--resume", "one of them"});
-  for (const char* name : {"/nonexistent/x.jpg", "/nonexistent/x.svg.gz",
-                           "/nonexistent/x.pdf", "/nonexistent.png/x.PN"}) {
-    expect_refused({"--plot", name}, {"--plot", name, ".png or .svg"});
-  }
-}
-
-TEST(TrainOptions, RecipesThatContradictEachOther) {
-  expect_refused("--fp8-format e5m2",
-                 {"--fp8-format: got 'e5m2', expected one of e4m3, hybrid"});
-  expect_refused("--fp8-format e4m3 --fp8-recipe custom",
-                 {"--fp8-recipe: got 'custom', expected one of delayed, "
-                  "tensorwise, mxfp8, blockwise"});
-  expect_refused("--fp4-format e3m0",
-                 {"--fp4-format: got 'e3m0', expected e2m1"});
-  expect_refused("--fp4-format e2m1 --fp4-recipe mxfp4",
-                 {"--fp4-recipe: got 'mxfp4', expected nvfp4"});
-  expect_refused("--fp8-format e4m3 --fp8-amax-compute-algo mean",
-                 {"--fp8-amax-compute-algo: got 'mean', expected one of "
-                  "most_recent, max"});
-  expect_refused("--fp8-format e4m3 --fp8-amax-history-len 0",
-                 {"--fp8-amax-history-len: got '0', expected an integer"});
-  expect_refused("--fp8-format e4m3 --fp8-margin 127",
-                 {"--fp8-margin: got '127', expected an integer, 0 to 126"});
-  expect_refused("--fp8-recipe mxfp8", {"--fp8-recipe: got no --fp8-format"});
-  expect_refused("--fp8-margin 1", {"--fp8-margin: got no --fp8-format"});
-  expect_refused("--fp4-recipe nvfp4", {"--fp4-recipe: got no --fp4-format"});
-  expect_refused("--fp4-format e2m1 --fp8-margin 1",
-                 {"--fp8-margin: got no --fp8-format"});
-  expect_refused("--fp4-format e2m1 --fp8-format e4m3",
-                 {"--fp4-format: got --fp8-format, too, expected one of them"});
-  expect_refused("--fp8-format hybrid --fp8-recipe mxfp8 --fp8-margin 1",
-                 {"--fp8-margin: got --fp8-recipe mxfp8, expected delayed"});
-  expect_refused("--fp4-format e2m1 --batch 8",
-                 {"--batch: got 8, expected a multiple of 16"});
-}
 
 std::string weights(const Words& arguments) {
   return run_training(arguments + "--steps 4 --batch 4").weights;

@@ -102,32 +102,6 @@ std::vector<UnscaleRecord> read_unscale_records() {
   return records;
 }
 
-std::vector<ScalerTrace> read_scaler_traces() {
-  std::vector<ScalerTrace> traces;
-  for (const Json& line : read_lines("torch.amp.GradScaler.jsonl")) {
-    ScalerTrace trace;
-    trace.id = line.at("id");
-    const Json& params = line.at("params");
-    trace.growth_factor = params.at("growth_factor");
-    trace.backoff_factor = params.at("backoff_factor");
-    trace.growth_interval = params.at("growth_interval");
-    trace.overflow.resize(line.at("n").get<std::size_t>());
-    for (const Json& entry : line.at("overflow")) mark(entry, trace.overflow);
-    trace.found_inf_value = line.value("found_inf_value", 1.0f);
-    trace.init = {-1, number(line.at("init").at(0)), line.at("init").at(1)};
-    for (const Json& row : line.at("rows")) {
-      trace.rows.push_back({row.at(0), number(row.at(1)), row.at(2)});
-    }
-    for (const Json& digest : line.at("digest")) {
-      trace.digests.push_back(
-          {digest.at(0),
-           std::stoull(digest.at(1).get<std::string>(), nullptr, 16)});
-    }
-    traces.push_back(trace);
-  }
-  return traces;
-}
-
 std::vector<StepTrace> read_step_traces() {
   std::vector<StepTrace> traces;
   for (const auto& entry :
@@ -146,16 +120,6 @@ std::vector<StepTrace> read_step_traces() {
     }
   }
   return traces;
-}
-
-std::vector<CheckpointRecord> read_checkpoint_records() {
-  std::vector<CheckpointRecord> records;
-  for (const Json& line : read_lines("checkpoint.extra.jsonl")) {
-    records.push_back({line.at("id"), line.at("scaler"),
-                       line.at("params").dump(), line.at("state_dict").dump(),
-                       values(line.at("init"))});
-  }
-  return records;
 }
 
 std::vector<ValidationRecord> read_validation_records() {

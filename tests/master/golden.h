@@ -44,29 +44,6 @@ struct UnscaleRecord {
 };
 std::vector<UnscaleRecord> read_unscale_records();
 
-// ScalerTrace is a line of torch.amp.GradScaler.jsonl.
-struct ScalerTrace {
-  struct Row {
-    std::int64_t step;
-    double scale;
-    std::int64_t tracker;
-  };
-  struct Digest {
-    std::int64_t step;
-    std::uint64_t hash;
-  };
-  std::string id;
-  double growth_factor;
-  double backoff_factor;
-  std::int64_t growth_interval;
-  std::vector<bool> overflow;  // by step
-  float found_inf_value;
-  Row init;  // step unused
-  std::vector<Row> rows;
-  std::vector<Digest> digests;
-};
-std::vector<ScalerTrace> read_scaler_traces();
-
 // StepTrace is the input of a trace of any scaler.
 struct StepTrace {
   std::string id;
@@ -76,16 +53,6 @@ struct StepTrace {
   float found_inf_value;
 };
 std::vector<StepTrace> read_step_traces();
-
-// CheckpointRecord is a line of checkpoint.extra.jsonl.
-struct CheckpointRecord {
-  std::string id;
-  std::string scaler;
-  std::string params;      // JSON
-  std::string state_dict;  // JSON
-  std::vector<double> init;
-};
-std::vector<CheckpointRecord> read_checkpoint_records();
 
 // ValidationRecord is a line of validation.extra.jsonl.
 struct ValidationRecord {

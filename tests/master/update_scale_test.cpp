@@ -1,6 +1,7 @@
 // amp_update_scale_() in the cases of PyTorch's own operator.
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -10,104 +11,82 @@
 namespace swamp::test {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kGrowth = 2.0;
-constexpr double kBackoff = 0.5;
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-struct State {
+struct Row {
   float scale;
   std::int32_t tracker;
+  float found_inf;
+  std::int64_t interval;
+  float new_scale;
+  std::int32_t new_tracker;
+  double growth = 2.0, backoff = 0.5;
 };
 
-// update() also expects that the returned value is the new scale.
-State update(State state, float found_inf, std::int64_t interval,
-             double growth = kGrowth, double backoff = kBackoff) {
+void expect_row(const Row& row) {
+  SCOPED_TRACE(testing::Message()
+               << row.scale << " " << row.tracker << " found " << row.found_inf
+               << " interval " << row.interval << " factors " << row.growth
+               << " " << row.backoff);
+  float scale = row.scale;
+  std::int32_t tracker = row.tracker;
   const float returned = amp_update_scale_(
-      state.scale, state.tracker, found_inf, growth, backoff, interval);
-  EXPECT_TRUE(returned == state.scale ||
-              (std::isnan(returned) && std::isnan(state.scale)));
-  return state;
-}
-
-void expect_state(State actual, float scale, std::int32_t tracker) {
-  EXPECT_EQ(actual.scale, scale);
-  EXPECT_EQ(actual.tracker, tracker);
-}
-
-// test_grad_scaling_update_scale of PyTorch.
-TEST(UpdateScale, GrowsThenBacksOff) {
-  State state{4.0f, 0};
-  state = update(state, 0.0f, 2, 2.0, 0.25);
-  expect_state(state, 4.0f, 1);
-  state = update(state, 0.0f, 2, 2.0, 0.25);
-  expect_state(state, 8.0f, 0);
-  state = update(state, 1.0f, 2, 2.0, 0.25);
-  expect_state(state, 2.0f, 0);
-}
-
-TEST(UpdateScale, AnythingButZeroCountsAsFound) {
-  for (const float found :
-       {1.0f, 2.0f, -1.0f, 1e-45f, kInfinity, std::nanf(""), -kInfinity}) {
-    expect_state(update({8.0f, 1}, found, 2), 4.0f, 0);
+      scale, tracker, row.found_inf, row.growth, row.backoff, row.interval);
+  if (std::isnan(row.new_scale)) {
+    EXPECT_TRUE(std::isnan(scale) && std::isnan(returned));
+  } else {
+    EXPECT_EQ(scale, row.new_scale);
+    EXPECT_EQ(returned, row.new_scale);
   }
-  expect_state(update({8.0f, 1}, -0.0f, 2), 16.0f, 0);
+  EXPECT_EQ(tracker, row.new_tracker);
 }
 
-TEST(UpdateScale, GrowthToInfinityIsGuarded) {
-  const float large = 0x1p127f;
-  expect_state(update({large, 0}, 0.0f, 1), large, 0);
-  expect_state(update({large, 4}, 0.0f, 5), large, 0);
-  expect_state(update({1e38f, 0}, 0.0f, 1, 16.0), 1e38f, 0);
-  // The factor may be infinite, or nan.
-  expect_state(update({1.0f, 0}, 0.0f, 1, kInfinity), 1.0f, 0);
-  expect_state(update({1.0f, 0}, 0.0f, 1, std::nan("")), 1.0f, 0);
-  // Just below the limit it grows.
-  expect_state(update({0x1p126f, 0}, 0.0f, 1), 0x1p127f, 0);
-}
-
-TEST(UpdateScale, BackoffIsNotGuarded) {
-  expect_state(update({1.0f, 3}, 1.0f, 9, 2.0, kInfinity), kInfinity, 0);
-  expect_state(update({0x1p-149f, 3}, 1.0f, 9), 0.0f, 0);
-  expect_state(update({0.0f, 3}, 1.0f, 9), 0.0f, 0);
-  EXPECT_TRUE(std::isnan(update({1.0f, 3}, 1.0f, 9, 2.0, std::nan("")).scale));
-}
-
-TEST(UpdateScale, ScaleZeroStaysZero) {
-  expect_state(update({0.0f, 0}, 0.0f, 1), 0.0f, 0);
-  expect_state(update({-0.0f, 0}, 0.0f, 2), 0.0f, 1);
-}
-
-// Equality, not "at least": an interval that was lowered below the tracker is
-// never reached.
-TEST(UpdateScale, IntervalBelowTheTracker) {
-  State state{4.0f, 10};
-  for (int i = 1; i <= 100; ++i) {
-    state = update(state, 0.0f, 5);
-    expect_state(state, 4.0f, 10 + i);
+TEST(UpdateScale, Rows) {
+  for (const Row& row : {
+           // test_grad_scaling_update_scale of PyTorch.
+           Row{4, 0, 0, 2, 4, 1, 2.0, 0.25},
+           {4, 1, 0, 2, 8, 0, 2.0, 0.25},
+           {8, 0, 1, 2, 2, 0, 2.0, 0.25},
+           // Anything but zero counts as found.
+           {8, 1, 2, 2, 4, 0},
+           {8, 1, -1, 2, 4, 0},
+           {8, 1, 1e-45f, 2, 4, 0},
+           {8, 1, kInf, 2, 4, 0},
+           {8, 1, -kInf, 2, 4, 0},
+           {8, 1, std::nanf(""), 2, 4, 0},
+           {8, 1, -0.0f, 2, 16, 0},
+           // Growth to infinity is guarded; the factor may be infinite, or nan.
+           {0x1p127f, 0, 0, 1, 0x1p127f, 0},
+           {0x1p127f, 4, 0, 5, 0x1p127f, 0},
+           {1e38f, 0, 0, 1, 1e38f, 0, 16.0},
+           {1, 0, 0, 1, 1, 0, double{kInf}},
+           {1, 0, 0, 1, 1, 0, kNan},
+           {0x1p126f, 0, 0, 1, 0x1p127f, 0},
+           // Backoff is not.
+           {1, 3, 1, 9, kInf, 0, 2.0, double{kInf}},
+           {1, 3, 1, 9, static_cast<float>(kNan), 0, 2.0, kNan},
+           {0x1p-149f, 3, 1, 9, 0, 0},
+           // A scale of 0 stays.
+           {0, 3, 1, 9, 0, 0},
+           {0, 0, 0, 1, 0, 0},
+           {-0.0f, 0, 0, 2, 0, 1},
+           // Equality, not "at least", in 64 bits.
+           {4, 10, 0, 5, 4, 11},
+           {4, 10, 1, 5, 2, 0},
+           {4, 0, 0, 0, 4, 1},
+           {4, 0, 0, -3, 4, 1},
+           {4, 0, 0, (std::int64_t{1} << 32) + 1, 4, 1},
+           {4, 6, 0, std::int64_t{1} << 40, 4, 7},
+           {4, -1, 0, 0, 8, 0},
+           // The tracker's end does not trap.
+           {4, INT32_MAX, 0, 2000, 4, INT32_MIN},
+           {4, INT32_MAX, 1, 2000, 2, 0},
+           {4, INT32_MAX - 1, 0, INT32_MAX, 8, 0},
+           {4, INT32_MAX, 0, std::int64_t{INT32_MAX} + 1, 4, INT32_MIN},
+       }) {
+    expect_row(row);
   }
-  state = update(state, 1.0f, 5);
-  expect_state(state, 2.0f, 0);
-  for (int i = 0; i < 5; ++i) state = update(state, 0.0f, 5);
-  expect_state(state, 4.0f, 0);
-}
-
-TEST(UpdateScale, IntervalsThatAreNeverMet) {
-  expect_state(update({4.0f, 0}, 0.0f, 0), 4.0f, 1);
-  expect_state(update({4.0f, 0}, 0.0f, -3), 4.0f, 1);
-  // Compared in 64 bits.
-  expect_state(update({4.0f, 0}, 0.0f, (std::int64_t{1} << 32) + 1), 4.0f, 1);
-  expect_state(update({4.0f, 6}, 0.0f, std::int64_t{1} << 40), 4.0f, 7);
-  // A negative tracker may reach an interval of 0.
-  expect_state(update({4.0f, -1}, 0.0f, 0), 8.0f, 0);
-}
-
-TEST(UpdateScale, TrackerAtItsEndDoesNotTrap) {
-  const State state = update({4.0f, INT32_MAX}, 0.0f, 2000);
-  expect_state(state, 4.0f, INT32_MIN);
-  expect_state(update({4.0f, INT32_MAX}, 1.0f, 2000), 2.0f, 0);
-  expect_state(update({4.0f, INT32_MAX - 1}, 0.0f, INT32_MAX), 8.0f, 0);
-  expect_state(update({4.0f, INT32_MAX}, 0.0f, std::int64_t{INT32_MAX} + 1),
-               4.0f, INT32_MIN);
 }
 
 // float * double is formed in double: factors that no float can hold would
@@ -116,25 +95,13 @@ TEST(UpdateScale, ProductsAreFormedInDouble) {
   std::uint32_t differing = 0;
   for (int i = 1; i < 2000; ++i) {
     const float scale = 3.3f * static_cast<float>(i);
-    const double growth = 1.1;
-    const double backoff = 0.7;
-    const auto grown = static_cast<float>(static_cast<double>(scale) * growth);
-    const auto backed =
-        static_cast<float>(static_cast<double>(scale) * backoff);
-    expect_state(update({scale, 0}, 0.0f, 1, growth, backoff), grown, 0);
-    expect_state(update({scale, 0}, 1.0f, 1, growth, backoff), backed, 0);
-    if (grown != scale * static_cast<float>(growth)) ++differing;
+    const auto grown = static_cast<float>(static_cast<double>(scale) * 1.1);
+    const auto backed = static_cast<float>(static_cast<double>(scale) * 0.7);
+    expect_row({scale, 0, 0, 1, grown, 0, 1.1, 0.7});
+    expect_row({scale, 0, 1, 1, backed, 0, 1.1, 0.7});
+    if (grown != scale * 1.1f) ++differing;
   }
   EXPECT_GT(differing, 100u);  // the test can distinguish the two
-}
-
-// 166 backoffs from 65536 reach 0, by way of the subnormals.
-TEST(UpdateScale, RepeatedOverflow) {
-  State state{65536.0f, 0};
-  for (int i = 0; i < 165; ++i) state = update(state, 1.0f, 2000);
-  EXPECT_EQ(state.scale, 0x1p-149f);
-  state = update(state, 1.0f, 2000);
-  EXPECT_EQ(state.scale, 0.0f);
 }
 
 }  // namespace

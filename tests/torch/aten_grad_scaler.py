@@ -5,6 +5,7 @@ import math
 import pickle
 import unittest
 import warnings
+from functools import partial
 
 from support import caught, main, run_with_stock, same_as_stock
 
@@ -68,13 +69,17 @@ def spoil(optimizer, value=math.inf):
     optimizer.param_groups[0]["params"][1].grad.fill_(value)
 
 
-def train(step, make_optimizer=SGD, skip=2, scaler=None, dtype=torch.float32,
+def plain(net, optimizer, scaler):
+    scaler.step(optimizer)
+
+
+def train(step=plain, make_optimizer=SGD, skip=2, scaler=scaler_of, dtype=torch.float32,
           autocast=None, every=1, loss_of=None, after=lambda scaler: scaler):
     """Four batches, the gradients of one of them with an inf; calls step(net, optimizer,
     scaler) after every `every` of them, and then after(scaler), the next scaler."""
     net = model().to(dtype)
     optimizer = make_optimizer(net.parameters())
-    scaler = scaler or scaler_of()
+    scaler = scaler()
     seen = []
     for index, (batch, target) in enumerate(batches()):
         with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
@@ -98,10 +103,6 @@ def train(step, make_optimizer=SGD, skip=2, scaler=None, dtype=torch.float32,
     return seen, scaler.state_dict(), state(optimizer)
 
 
-def plain(net, optimizer, scaler):
-    scaler.step(optimizer)
-
-
 def clip(net, optimizer, scaler):
     torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1 * scaler.get_scale())
     scaler.step(optimizer)
@@ -114,54 +115,50 @@ def unscale_clip(net, optimizer, scaler):
     scaler.step(optimizer)
 
 
-OPTIMIZERS = {
-    "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
-    "SGD foreach": lambda p: torch.optim.SGD(p, lr=0.1, foreach=True),
-    "SGD fused": lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
-    "Adam": lambda p: torch.optim.Adam(p, lr=0.1),
-    "Adam fused": lambda p: torch.optim.Adam(p, lr=0.1, fused=True),
-    "AdamW foreach": lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True),
-    "AdamW fused": lambda p: torch.optim.AdamW(p, lr=0.1, fused=True),
-    "Adagrad fused": lambda p: torch.optim.Adagrad(p, lr=0.1, fused=True),
-}
+def penalty(loss, net, scaler):
+    grads = torch.autograd.grad(scaler.scale(loss), net.parameters(), create_graph=True)
+    inverse = 1.0 / scaler.get_scale()
+    return loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
+
+
+def loaded(warm):
+    scaler = scaler_of(init_scale=3.0, growth_interval=2)
+    if warm:
+        scaler.scale(torch.ones(1))
+    scaler.load_state_dict({"scale": 4.0, "growth_factor": 8.0, "backoff_factor": 0.125,
+                            "growth_interval": 3, "_growth_tracker": 2})
+    return scaler
+
+
+def pickled(dtype):
+    return {"make_optimizer": partial(torch.optim.AdamW, lr=0.01), "skip": None,
+            "autocast": dtype, "after": lambda s: pickle.loads(pickle.dumps(s))}
+
+
+# Arguments of train(), and the last scale, if known.
+TRAININGS = [
+    ({}, 128.0 * 2 ** 3 * 0.5), ({"step": clip}, 128.0 * 4),
+    ({"skip": None, "every": 2}, 128.0 * 4), ({"skip": None, "loss_of": penalty}, 128.0 * 16),
+    (pickled(torch.bfloat16), 128.0 * 16), (pickled(torch.float16), 128.0 * 16),
+    ({"skip": None, "dtype": torch.bfloat16}, 128.0 * 16),
+    ({"skip": None, "dtype": torch.float64}, 128.0 * 16),
+    ({"scaler": partial(loaded, False)}, None), ({"scaler": partial(loaded, True)}, None),
+    *(({"make_optimizer": partial(getattr(torch.optim, name), lr=0.1, **options),
+        "step": step}, 128.0 * 4)
+      for name, options in (("SGD", {"momentum": 0.9}), ("SGD", {"foreach": True}),
+                            ("SGD", {"fused": True}), ("Adam", {}),
+                            ("Adam", {"fused": True}), ("AdamW", {"foreach": True}),
+                            ("AdamW", {"fused": True}), ("Adagrad", {"fused": True}))
+      for step in (plain, unscale_clip))]
 
 
 class Scaler(unittest.TestCase):
-    @same_as_stock()
-    def test_three_growths_and_a_backoff(self):
-        seen = train(plain)
-        assert seen[1]["scale"] == 128.0 * 2 ** 3 * 0.5
+    @same_as_stock(*range(len(TRAININGS)))
+    def test_training(self, row):
+        arguments, scale = TRAININGS[row]
+        seen = train(**arguments)
+        assert scale in (None, seen[1]["scale"]), arguments
         return seen
-
-    @same_as_stock()
-    def test_clipping(self):
-        return train(clip), train(unscale_clip)
-
-    @same_as_stock()
-    def test_equal_to_training_without_a_scaler(self):
-        scaled = train(plain)[0][-1]
-        net = model()
-        optimizer = SGD(net.parameters())
-        for index, (batch, target) in enumerate(batches()):
-            optimizer.zero_grad()
-            mse(net(batch), target).backward()
-            if index != 2:
-                optimizer.step()
-        for ours, control in zip(scaled, weights(net)):
-            torch.testing.assert_close(ours, control, rtol=1e-5, atol=1e-6)
-
-    @same_as_stock(*OPTIMIZERS)
-    def test_optimizer(self, name):
-        return [train(how, OPTIMIZERS[name]) for how in (plain, unscale_clip)]
-
-    @same_as_stock(torch.bfloat16, torch.float16)
-    def test_autocast_with_pickled_scaler(self, dtype):
-        return train(plain, lambda p: torch.optim.AdamW(p, lr=0.01), skip=None,
-                     autocast=dtype, after=lambda s: pickle.loads(pickle.dumps(s)))
-
-    @same_as_stock(torch.bfloat16, torch.float64)
-    def test_other_models(self, dtype):
-        return train(plain, skip=None, dtype=dtype)
 
     @same_as_stock()
     def test_float16_gradients_are_refused(self):
@@ -238,22 +235,6 @@ class Scaler(unittest.TestCase):
         return scaler.state_dict()
 
     @same_as_stock()
-    def test_accumulation(self):
-        seen = train(plain, skip=None, every=2)
-        assert seen[1]["scale"] == 128.0 * 4
-        return seen
-
-    @same_as_stock()
-    def test_penalty(self):
-        def with_penalty(loss, net, scaler):
-            grads = torch.autograd.grad(scaler.scale(loss), net.parameters(),
-                                        create_graph=True)
-            inverse = 1.0 / scaler.get_scale()
-            return loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
-
-        return train(plain, skip=None, loss_of=with_penalty)
-
-    @same_as_stock()
     def test_two_models_two_optimizers(self):
         nets, scaler, seen = [model(0), model(1)], scaler_of(), []
         optimizers = [SGD(n.parameters()) for n in nets]
@@ -276,30 +257,6 @@ class Scaler(unittest.TestCase):
             assert moved == [True, index != 2]
             seen += [weights(n) for n in nets] + [scaler.get_scale()]
         assert scaler.get_scale() == 128.0 * 2 ** 3 * 0.5
-        return seen
-
-    @same_as_stock()
-    def test_shared_parameters(self):
-        """Two optimizers over one parameter: it is unscaled twice."""
-        net, scaler = model(), scaler_of()
-        optimizers = [SGD(net.parameters(), 0.1) for _ in range(2)]
-        batch, target = batches()[0]
-        scaler.scale(mse(net(batch), target)).backward()
-        for optimizer in optimizers:
-            scaler.unscale_(optimizer)
-        return gradients(net)
-
-    @same_as_stock()
-    def test_loaded_state(self):
-        seen = []
-        for warm in (False, True):
-            scaler = scaler_of(init_scale=3.0, growth_interval=2)
-            if warm:
-                scaler.scale(torch.ones(1))
-            scaler.load_state_dict({"scale": 4.0, "growth_factor": 8.0,
-                                    "backoff_factor": 0.125, "growth_interval": 3,
-                                    "_growth_tracker": 2})
-            seen += [train(plain, scaler=scaler)]
         return seen
 
     @same_as_stock()
@@ -354,7 +311,7 @@ class Scaler(unittest.TestCase):
         try:
             scaler = ShardedGradScaler(device="cpu", init_scale=128.0,
                                        growth_interval=1)
-            return train(plain, scaler=scaler)
+            return train(scaler=lambda: scaler)
         finally:
             dist.destroy_process_group()
 

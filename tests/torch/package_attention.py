@@ -261,17 +261,6 @@ class Attention(TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertLess(float(result.stdout), most_mib, name)
 
-    def test_opcheck(self):
-        for dtype in DTYPES:
-            q, k, v = (x.requires_grad_() for x in operands(SHAPES[2], dtype))
-            for options in ({}, {"mask": randn(40, 50), "causal": "bottom_right",
-                                 "scale": 0.5}):
-                torch.library.opcheck(ops.attention, (q, k, v), options)
-            with torch.no_grad():
-                out, lse = ops.attention(q, k, v)
-            torch.library.opcheck(ops.attention_backward, (
-                out, q.detach(), k.detach(), v.detach(), out, lse))
-
 
 attention_on = partial(swamp_torch.enable, attention=True)
 

@@ -265,10 +265,9 @@ def members(*names, **others):
 
 
 # A golden file, its recipe, the fields of scale, inverse and stored scale, the
-# options, whether amax is of a block; and the fields of "blocks".
+# options, whether amax is of a block; and the fields of "blocks". `swamp replay`
+# checks all files; these are of each kind that Python handles.
 HYBRID = {"fp8_format": "HYBRID"}
-WIDTHS = {"e4m3": "8", "e5m2": "8", "e2m3": "6", "e3m2": "6", "e2m1": "4"}
-SUFFIXES = {"8_e4m3": "8_e4m3fn", "4_e2m1": "4_e2m1fn_x2"}
 SCALES = [
     ("te_delayed", "te.DelayedScaling", ("scale", "scale_inv"), members(
         "fused", "margin", "amax_history_len", "amax_compute_algo")),
@@ -281,32 +280,8 @@ SCALES = [
      members(**HYBRID), True),
     ("te_nvfp4", "te.NVFP4BlockScaling", ("s_enc",), members(), False,
      ("factor", None, "e4m3")),
-    ("torchao_float8", "torchao.float8.tensorwise", ("scale",), members()),
-    ("torchao_mx", "torchao.mx", (None, None, "e8m0"), members(
-        "scaling_mode=mode", elem_dtype=lambda row: "float" + SUFFIXES.get(
-            name := f"{WIDTHS[row['fmt']]}_{row['fmt']}", name)), True),
     ("torchao_nvfp4", "torchao.nvfp4", (None, "per_tensor_scale"), members(),
      False, ("factor", None, "e4m3")),
-    ("torchao_nvfp4", "torchao.nvfp4", (), members(use_per_tensor_scale=False),
-     False, ("single_factor", None, "single_e4m3")),
-    ("microxcaling", "microxcaling", (None, None, "shared_exp"), members(
-        elem_format=lambda row: row["fmt"] if row["fmt"] == "int8" else
-        f"fp{WIDTHS[row['fmt']]}_{row['fmt']}"), True),
-    ("msamp", "msamp", ("scale",), members(
-        window_size=1, qtype=lambda row: "kfloat16" if row["fmt"] == "float16"
-        else f"kfloat8_{row['fmt']}")),
-    ("mindspeed", "mindspeed.delayed", (None, "inverse_scale"), members(
-        "fp8_margin=margin", fp8_format=lambda row: "hif8" if "hif8" in row["fmt"]
-        else "hybrid")),
-    ("modelopt", "modelopt.fp8", ("fp8_scale",), members()),
-    ("modelopt", "modelopt.mxfp8", (None, None, "mxfp8_e8m0"), members(), True),
-    ("optimizer_state", "te.FusedAdam", ("te_float8_factor", "te_float8_scale"),
-     members()),
-    ("optimizer_state", "te.FusedAdam", ("te_float16_factor",
-                                         "te_float16_scale"),
-     members(exp_avg_dtype="float16")),
-    ("optimizer_state", "torchao.AdamWFp8", (None, "torchao_float8_scale"),
-     members()),
 ]
 
 
@@ -318,22 +293,16 @@ class Scales(TestCase):
             if field is None:
                 continue
             golden = [row[field] for row in rows]
-            if field == "shared_exp":
-                golden = ["ff" if e is None else f"{e + 127:02x}" for e in golden]
             self.assertTrue(
                 same_floats(tensor, floats(golden)) if tensor.is_floating_point()
                 else torch.equal(tensor, octets("".join(golden))), rows)
 
     def replay(self, row, name, fields, options, is_block=False, of_blocks=()):
         manager = float8.ScaleManager(name, 1, 1, **options(row))
-        at = int(row.get("fmt") in ("e5m2", "hif8_grads"))
-        if "old" in row:
-            tensor = {"amaxs": [[0.0]], "amax_counters": [0]}
-            manager.load_state_dict({key: {**tensor, "scales": floats(row["old"])}
-                                     for key in ("input", "ograd")})
+        at = int(row.get("fmt") == "e5m2")
         for step in row.get("steps", [row]):
             amax = floats(next(step[key] for key in (
-                "amax", "reduced", "absmax", "global_amax", "tensor_amax")
+                "amax", "reduced", "global_amax", "tensor_amax")
                 if key in step))
             if is_block:
                 self.check(manager.block_scales(at, amax), fields, [step])
@@ -355,8 +324,6 @@ class Scales(TestCase):
                 self.check([manager.state_dict()[key]], ["history"], [step])
 
     def test_golden(self):
-        self.assertEqual({file for file, *_ in SCALES},
-                         {path.stem for path in (GOLDEN / "scales").iterdir()})
         for file, *how in SCALES:
             for row in golden(f"scales/{file}"):
                 self.replay(row, *how)

@@ -400,35 +400,6 @@ class Gradients(TestCase):
 
 
 class Operators(TestCase):
-    def test_opcheck(self):
-        probs, routing_map = routed(12, 4, 2)
-        index = probs.argsort(dim=-1, descending=True)[:, :2]
-        at = ops.moe_positions(index, 4, 3)
-        token_of = ops.moe_permutation(routing_map, ops.moe_positions(
-            routing_map, 4), 4, 24) // 4
-        for grad in (False, True):
-            x = randn(12, 6, dtype=torch.bfloat16).requires_grad_(grad)
-            rows = randn(24, 6, dtype=torch.bfloat16).requires_grad_(grad)
-            p = randn(24).requires_grad_(grad)
-            scores = probs.clone().requires_grad_(grad)
-            for operator, arguments in (
-                    (ops.moe_histogram, (index, 4)),
-                    (ops.moe_histogram, (routing_map, 4)),
-                    (ops.moe_positions, (index.int(), 4, 3)),
-                    (ops.moe_positions, (routing_map, 4)),
-                    (ops.moe_apply_capacity, (probs, routing_map, 3)),
-                    (ops.moe_permutation, (index, at, 4, 24)),
-                    (ops.moe_permute, (x, token_of, None)),
-                    (ops.moe_permute, (x, token_of, p)),
-                    (ops.moe_unpermute, (rows, token_of, p, 12)),
-                    (ops.moe_unpermute, (rows, token_of, None, 12)),
-                    (ops.moe_aux_loss, (scores, torch.arange(4), 12, 2, 0.1)),
-                    (ops.moe_z_loss, (scores, 0.1))):
-                torch.library.opcheck(operator, arguments)
-        with torch.no_grad():
-            torch.library.opcheck(ops._moe_dot, (x.detach(), token_of,
-                                                 rows.detach()))
-
     def test_strides_and_threads(self):
         """The same bits for any strides and numbers of threads."""
         probs, routing_map = routed(5000, 16, 4)

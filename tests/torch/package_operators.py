@@ -1,7 +1,8 @@
 """Every operator of PyTorch that enable(half_precision=True) replaces, with PyTorch's
 own kernels and with swamp's: on PyTorch's own samples (OpInfo), and under torch.func,
 forward-mode and second derivatives, checkpoints, traces, export and compile. These and
-every operator swamp::*: on tensors whose values are not those in their memory."""
+every operator swamp::*: on tensors whose values are not those in their memory; what
+these write counts once in the versions."""
 
 import unittest
 
@@ -417,63 +418,90 @@ def own_operators():
     codes = x.to(torch.float8_e4m3fn)
     scales = torch.rand(4, 1).to(torch.float8_e8m0fnu)
     adam = [[r(5)], [r(5)], [r(5)], [torch.rand(5)], [r(5).half()], zero, zero, one]
-    return {
-        "attention": [heads, heads, heads, image[:1]],
-        "attention_backward": [heads, heads, heads, heads, heads, r(1, 2, 4)],
-        "cross_entropy": [x, target],
-        "cross_entropy_backward": [one, x, target, lse, one.double(), 2, -100, 0.0],
-        "_cross_entropy": [x, target, w, 1, -100, 0.1, 0.0],
-        "_cross_entropy_backward": [one, x, target, lse, one.double(), 2, -100, 0.0, w],
-        "quantize": [x, 4, 1.0, 2, 0, 0, torch.arange(128).view(4, 32).byte()],
-        "_quantize_by": [x, r(4, 1).exp(), 4],
-        "dequantize": [codes, 4, torch.float32],
-        "amax": [x],
-        "hadamard_transform": [x],
-        "quantize_blocks": [x, 10, 6, True, False, 0, False, one],
-        "dequantize_blocks": [codes, scales, 4, 0, torch.float32],
-        "_scaled_product": [codes, scales, 4, 0, False, None, codes, scales, 4, 0,
-                            False, None, torch.float32, [one]],
-        "_amax_and_seen": [x],
-        "unscale_": [some, zero, one / 2],
-        "any_nonfinite": [some],
-        "grad_norm_and_check": [some, zero, one / 2],
-        "mixed_precision_adamw_": adam,
-        "foreach_lerp_": [some, [r(5), r(3, 4)], 0.25],
-        "foreach_zero_": [some],
-        "wgrad_gemm_accum": [r(4, 8), r(4, 3), r(3, 8)],
-        "_linear_cross_entropy": [x, r(6, 32), r(6), target, None, 1, -100, 0.0,
-                                  [True] * 3, 0],
-        "moe_histogram": [experts, 3],
-        "moe_positions": [experts, 3],
-        "moe_apply_capacity": [routed, routed > 0.3, 2],
-        "moe_permutation": [experts, positions, 3, 8],
-        "moe_permute": [x, token_of],
-        "moe_unpermute": [x, token_of, torch.rand(4), 4],
-        "_moe_dot": [x, token_of, x],
-        "moe_aux_loss": [routed, torch.tensor([3, 2, 3]), 4, 2, 0.1],
-        "_moe_aux_loss_backward": [one, routed, torch.tensor([3, 2, 3]), 4, 2, 0.1],
-        "moe_z_loss": [x, 0.1],
-        "_moe_z_loss_backward": [one, x, r(2, 4), 0.1],
-        "layer_norm": [x, w, b, 1e-5],
-        "layer_norm_backward": [x, x, mean, mean, w, [True] * 3],
-        "rms_norm": [x, w, 1e-5],
-        "rms_norm_backward": [x, x, mean, w, [True] * 2],
-        "residual_add_": [x, r(4, 32), w],
-        "_residual_add": [x, r(4, 32), w],
-        "_embedding_dense_backward": [x, target, 5, -1, False],
-        "_log_softmax": [x, 1],
-        "_log_softmax_backward": [x, x, 1],
-        "_current_scale": [torch.rand(3), "te.Float8CurrentScaling"],
-        "scaled_softmax": [image, 0.5],
-        "scaled_masked_softmax": [image, image[:1, :1] > 0, 0.5],
-        "scaled_upper_triang_masked_softmax": [r(2, 4, 4), 0.5],
-        "scaled_softmax_backward": [image, image, 0.5],
-        "_scaled_softmax_backward": [image, image, 0.5],
-    }
+    return [
+        ("attention", [heads, heads, heads, image[:1]]),
+        ("attention_backward", [heads, heads, heads, heads, heads, r(1, 2, 4)]),
+        ("cross_entropy", [x, target]),
+        ("cross_entropy_backward", [one, x, target, lse, one.double(), 2, -100, 0.0]),
+        ("_cross_entropy", [x, target, w, 1, -100, 0.1, 0.0]),
+        ("_cross_entropy_backward", [one, x, target, lse, one.double(), 2, -100, 0.0, w]),
+        ("quantize", [x, 4, 1.0, 2, 0, 0, torch.arange(128).view(4, 32).byte()]),
+        ("_quantize_by", [x, r(4, 1).exp(), 4]),
+        ("dequantize", [codes, 4, torch.float32]),
+        ("amax", [x]),
+        ("hadamard_transform", [x]),
+        ("quantize_blocks", [x, 10, 6, True, False, 0, False, one]),
+        ("dequantize_blocks", [codes, scales, 4, 0, torch.float32]),
+        ("_scaled_product", [codes, scales, 4, 0, False, None, codes, scales, 4, 0,
+                            False, None, torch.float32, [one]]),
+        ("_amax_and_seen", [x]),
+        ("unscale_", [some, zero, one / 2]),
+        ("any_nonfinite", [some]),
+        ("grad_norm_and_check", [some, zero, one / 2]),
+        ("mixed_precision_adamw_", adam),
+        ("foreach_lerp_", [some, [r(5), r(3, 4)], 0.25]),
+        ("foreach_zero_", [some]),
+        ("wgrad_gemm_accum", [r(4, 8), r(4, 3), r(3, 8)]),
+        ("_linear_cross_entropy", [x, r(6, 32), r(6), target, None, 1, -100, 0.0,
+                                  [True] * 3, 0]),
+        ("moe_histogram", [experts, 3]),
+        ("moe_positions", [experts, 3]),
+        ("moe_apply_capacity", [routed, routed > 0.3, 2]),
+        ("moe_permutation", [experts, positions, 3, 8]),
+        ("moe_permute", [x, token_of]),
+        ("moe_unpermute", [x, token_of, torch.rand(4), 4]),
+        ("_moe_dot", [x, token_of, x]),
+        ("moe_aux_loss", [routed, torch.tensor([3, 2, 3]), 4, 2, 0.1]),
+        ("_moe_aux_loss_backward", [one, routed, torch.tensor([3, 2, 3]), 4, 2, 0.1]),
+        ("moe_z_loss", [x, 0.1]),
+        ("_moe_z_loss_backward", [one, x, r(2, 4), 0.1]),
+        ("layer_norm", [x, w, b, 1e-5]),
+        ("layer_norm_backward", [x, x, mean, mean, w, [True] * 3]),
+        ("rms_norm", [x, w, 1e-5]),
+        ("rms_norm_backward", [x, x, mean, w, [True] * 2]),
+        ("residual_add_", [x, r(4, 32), w]),
+        ("_residual_add", [x, r(4, 32), w]),
+        ("_embedding_dense_backward", [x, target, 5, -1, False]),
+        ("_log_softmax", [x, 1]),
+        ("_log_softmax_backward", [x, x, 1]),
+        ("_current_scale", [torch.rand(3), "te.Float8CurrentScaling"]),
+        ("scaled_softmax", [image, 0.5]),
+        ("scaled_masked_softmax", [image, image[:1, :1] > 0, 0.5]),
+        ("scaled_upper_triang_masked_softmax", [r(2, 4, 4), 0.5]),
+        ("scaled_softmax_backward", [image, image, 0.5]),
+        ("_scaled_softmax_backward", [image, image, 0.5]),
+        # Other arguments of these.
+        ("attention", [h.half() for h in (heads, heads, heads)]),
+        ("cross_entropy", [x.bfloat16(), target]),
+        ("cross_entropy_backward", [one, x, target, torch.stack([lse, lse / 9]),
+                                    one.double(), 2, -100, 0.1]),
+        ("_linear_cross_entropy", [x, r(6, 32), r(6), target, None, 0, -100, 0.1,
+                                   [False] * 3, 4]),
+        ("layer_norm", [x.bfloat16(), None, None, 1e-5]),
+        ("layer_norm_backward", [x, x, mean, mean, None, [True, False, False]]),
+        ("wgrad_gemm_accum", [r(4, 8).half(), r(4, 3).half(), r(3, 8)]),
+        ("any_nonfinite", [[r(5), r(4).half(), r(8, 8)[:, ::2], torch.empty(0)]]),
+        ("grad_norm_and_check", [[r(5), r(4).half()], zero, one]),
+        ("foreach_lerp_", [[r(5), r(4).half()], [r(5), r(4).half()], 0.5]),
+        ("moe_histogram", [routed > 0.3, 3]),
+        ("moe_positions", [routed > 0.3, 3, 3]),
+        ("moe_permute", [x.bfloat16(), token_of, torch.rand(4)]),
+        ("moe_unpermute", [x.bfloat16(), token_of, None, 4]),
+    ]
 
 
 NUMBERS = {"mixed_precision_adamw_": dict(
     lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, max_norm=0.5)}
+SCHEMAS = {s.name.removeprefix("swamp::"): s for s in torch._C._jit_get_all_schemas()
+           if s.name.startswith("swamp::")}
+
+
+def named(name, arguments):
+    """The arguments of an operator swamp::* by their names."""
+    names = [a.name for a in SCHEMAS[name].arguments]
+    return {**dict(zip(names, arguments)), **NUMBERS.get(name, {})}
+
+
 # One-element arguments that are written and not returned.
 REFUSED_NUMBERS = {("unscale_", 1), ("grad_norm_and_check", 1),
                    ("mixed_precision_adamw_", 5)}
@@ -524,25 +552,41 @@ class Memory(TestCase):
                     self.assert_same([t.resolve_neg() for t in found], expected)
 
     def test_own_operators(self):
-        table = own_operators()
-        schemas = {s.name.removeprefix("swamp::"): s
-                   for s in torch._C._jit_get_all_schemas()
-                   if s.name.startswith("swamp::")}
-        self.assertEqual(set(table), {
-            name for name, s in schemas.items()
+        self.assertEqual({name for name, _ in own_operators()}, {
+            name for name, s in SCHEMAS.items()
             # Their tensors are the state of float8 layers.
             if name not in ("_begin_pass", "_observe", "_update_scales")
             and any("Tensor" in str(a.type) for a in s.arguments)})
-        for name, arguments in table.items():
-            names = [a.name for a in schemas[name].arguments]
-
+        for name, arguments in own_operators():
             def call(*arguments):
-                return getattr(torch.ops.swamp, name)(
-                    **dict(zip(names, arguments)), **NUMBERS.get(name, {}))
+                return getattr(torch.ops.swamp, name)(**named(name, arguments))
 
-            call(*plain(arguments))
-            self.run_forms(name, call, arguments, written(schemas[name]),
+            ours, writes = plain(arguments), written(SCHEMAS[name])
+            before = [[(t._version, t.clone()) for t in tensors([one])] for one in ours]
+            call(*ours)
+            for i, one in enumerate(ours):
+                for t, (version, values) in zip(tensors([one]), before[i]):
+                    self.assertLessEqual(t._version - version, i in writes, name)
+                    self.assertTrue(t._version > version or same(t, values), name)
+            self.run_forms(name, call, arguments, writes,
                            [i for other, i in REFUSED_NUMBERS if other == name])
+
+    def test_opcheck(self):
+        """PyTorch's own checks of schema, autograd, fake tensors and compile."""
+        for name, arguments in own_operators():
+            if any(t.element_size() == 1 and t.is_floating_point()
+                   for t in tensors(arguments)) or name == "quantize":
+                continue  # opcheck() itself cannot compute with these
+            differentiable = (not written(SCHEMAS[name]) and "backward" not in name
+                              and name not in ("_moe_dot", "_residual_add")
+                              and (name, len(arguments)) != ("attention", 4))  # a mask
+            for grad in (False, True)[:1 + differentiable]:
+                ours = plain(arguments)
+                for t in tensors(ours):
+                    t.requires_grad_(grad and t.is_floating_point())
+                with self.subTest((name, grad)):
+                    torch.library.opcheck(getattr(torch.ops.swamp, name), (),
+                                          named(name, ours))
 
     def test_replaced_operators(self):
         for switches in (dict(half_precision=True, attention=True),

@@ -528,72 +528,7 @@ class Norms(Rows):
                 self.assertEqual(out._version, 1)
 
 
-# Calls that need an operator each, of small arguments of a dtype.
-def operators(dtype, grad=False):
-    def t(*shape):
-        return randn(*shape, dtype=dtype).requires_grad_(grad)
-
-    x4, x3, rows, w = t(2, 3, 4, 8), t(3, 8, 8), t(6, 20), t(20)
-    plain = [x.detach().clone() for x in (x4, rows, w)]
-    target = torch.arange(6)
-    lse, one = torch.randn(6), torch.ones(())
-    mean, rstd = torch.randn(6, 1), torch.rand(6, 1)
-    forward = [
-        (ops.scaled_softmax, (x4, 0.5)),
-        (ops.scaled_masked_softmax, (x4, plain[0][:1, :1] > 0, 0.5)),
-        (ops.scaled_upper_triang_masked_softmax, (x3, 0.5)),
-        (ops.cross_entropy, (rows, target)),
-        (ops._cross_entropy, (rows, target, None, 0, -100, 0.1, 0.01)),
-        *((ops._linear_cross_entropy, (rows, t(9, 20), t(9), target, None, reduction,
-                                       -100, 0.1, [False] * 3, 4))
-          for reduction in (0, 1)),
-        (ops.layer_norm, (rows, w, w, 1e-5)),
-        (ops.layer_norm, (rows, None, None, 1e-5)),
-        (ops.rms_norm, (rows, w, 1e-5)),
-        (ops.residual_add_, (torch.randn(6, 20), rows, w)),
-    ]
-    x, rows, w = plain
-    backward = [
-        (ops.scaled_softmax_backward, (x, x.sigmoid(), 0.5)),
-        (ops.cross_entropy_backward, (one, rows, target, lse, one * 6, 1, -100, 0.1)),
-        (ops.cross_entropy_backward,
-         (one, rows, target, torch.stack([lse, lse / 9]), one * 6, 1, -100, 0.1)),
-        (ops.layer_norm_backward, (rows, rows.sin(), mean, rstd, w, [True] * 3)),
-        (ops.layer_norm_backward,
-         (rows, rows.sin(), mean, rstd, None, [True, False, False])),
-        (ops.rms_norm_backward, (rows, rows.sin(), rstd, w, [True] * 2)),
-    ]
-    return forward if grad else forward + backward
-
-
-def clone(argument):
-    return argument.clone() if isinstance(argument, torch.Tensor) else argument
-
-
 class Operators(TestCase):
-    def test_opcheck(self):
-        for grad in (False, True):
-            for operator, arguments in operators(torch.bfloat16, grad):
-                torch.library.opcheck(operator, arguments)
-
-    def test_strides_and_threads(self):
-        """The same bits for any strides and numbers of threads."""
-        def strided(argument):
-            if not isinstance(argument, torch.Tensor) or argument.dim() < 2:
-                return clone(argument)
-            return torch.stack([argument] * 3, -1)[..., 1]
-
-        def result(operator, arguments):
-            found = operator(*arguments)
-            return ([found] if isinstance(found, torch.Tensor)
-                    else [x for x in found if x is not None])
-
-        for dtype in DTYPES:
-            for operator, arguments in operators(dtype):
-                one, two = on_threads(lambda: result(operator, map(clone, arguments)))
-                self.assert_same(two, one, operator)
-                self.assert_same(result(operator, map(strided, arguments)), one, operator)
-
     def test_no_rows(self):
         for dtype in DTYPES:
             x = torch.empty(0, 3, 4, 8, dtype=dtype)

@@ -289,6 +289,7 @@ FORMS = {
     "zero": (lambda x: torch._efficientzerotensor(x.shape, dtype=x.dtype), True),
     "imaginary": (lambda x: torch.complex(x, -x).conj().imag, True),
     "steps": (steps, True),
+    "turned": (lambda x: x.t().contiguous().t() if x.dim() == 2 else x, True),
     "expanded": (expanded, True),
     "neg, steps": (lambda x: torch._neg_view(steps(x.neg())), True),
     "neg, expanded": (lambda x: torch._neg_view(expanded(x.neg())), True),

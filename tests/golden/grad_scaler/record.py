@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes protocol.jsonl: random calls, many of them in the wrong order, on
-torch.amp.GradScaler("cpu"), and what came of each.
+"""Writes protocol.jsonl: random calls, many of them in the wrong order, and those of
+SCENARIOS, on torch.amp.GradScaler("cpu"), and what came of each.
 
 usage: record.py > protocol.jsonl
 
@@ -144,13 +144,41 @@ def random_op(rng):
                        ("I", 3), ("E", 0), ("L", 0), ("K", 0.3), ("K", 96.0), ("K", 1e39)])
 
 
+# Arguments of the constructor, and calls: "g0=1" is call("g0", 1).
+SCENARIOS = (
+    # The scale stays finite.
+    ((1e38, 16.0, 0.5, 1, True), "s=1 p0 U"),
+    # One of two optimizers overflows, in either order, or both: one backoff.
+    ((128.0, 2.0, 0.5, 1, True), "s=1 g1=1 u0 p0 p1 U g0=1 g1=0 p0 p1 U g1=2 p0 p1 U"),
+    # An overflow after unscale_() is not seen.
+    ((128.0, 2.0, 0.5, 1, True), "s=1 u0 g0=1 p0 U"),
+    # Setters are not checked.
+    ((65536.0, 2.0, 0.5, 2000, True), "s=1 G=0.25 B=3 I=1 p0 U g0=2 p0 U"),
+    # A tracker that is above the interval never equals it.
+    ((4.0, 2.0, 0.5, 10, True), "s=1" + 5 * " p0 U" + " I=3" + 7 * " p0 U"),
+    # A loaded state replaces the constructor's numbers and the tracker.
+    ((65536.0, 2.0, 0.5, 2000, True),
+     "s=1 G=4 B=0.25 I=2 p0 U L s=1 p0 U g0=1 p0 U"),
+    # step() may be called again after the optimizer's raised an exception.
+    ((65536.0, 2.0, 0.5, 1, True), "s=1 t0 p0 p0 U"),
+    # 1 / scale is inf, then the scale is 0, unnoticed.
+    ((1e-44, 2.0, 0.5, 2000, True), "s=1" + 4 * " g0=1 p0 U" + " g0=0 p0 U"),
+    # A disabled scaler does nothing, in any order.
+    ((65536.0, 2.0, 0.5, 2000, False), "p0 u0 p0 g0=1 p0 U N=3 s=3.5 v=2 G=3 E L"),
+)
+
+
 def play(rng, errors):
     options = rng.choice([(65536.0, 2.0, 0.5, 2), (0.1, 1.7, 0.3, 1), (1e38, 16.0, 0.5, 1),
                           (128.0, 2.0, 0.5, 2000), (1e39, 2.0, 0.5, 1)])
-    player = Player(options + (rng.random() > 0.05,))
+    return observe(options + (rng.random() > 0.05,),
+                   (random_op(rng) for _ in range(CALLS)), errors)
+
+
+def observe(options, calls, errors):
+    player = Player(options)
     ops, rows = [], []
-    for _ in range(CALLS):
-        op, number = random_op(rng)
+    for op, number in calls:
         outcome = -1
         try:
             player.call(op, number)
@@ -177,6 +205,10 @@ def main():
     rng = random.Random(SEED)
     errors = []
     records = [play(rng, errors) for _ in range(SEQUENCES)]
+    for options, text in SCENARIOS:
+        calls = [(op, float(number or 0)) for op, _, number in
+                 (call.partition("=") for call in text.split())]
+        records.append(observe(options, calls, errors))
     print(compact({"torch": torch.__version__, "errors": errors}))
     for record in records:
         print(compact(record))
