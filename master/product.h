@@ -27,8 +27,7 @@ void require_size(const char* name, std::size_t got, std::size_t expected,
 Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
               std::size_t column);
 
-// pack_operation() is the packing of panels, with so many bytes from line to
-// line.
+// pack_operation() returns the operation that packs panels.
 Operation pack_operation(const slave::ProductPackArgs& args, ScalarType dtype,
                          std::size_t line_step);
 

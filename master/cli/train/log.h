@@ -141,8 +141,8 @@ class StepLog {
 
 // step_text() is one line if it fits the terminal; `steps` sets the width of
 // the first number, `skipped` is the number of steps skipped so far. With
-// several ranks it names those of an overflow. The log does not, because it is
-// the same for any number of ranks.
+// several ranks it names the ranks of an overflow. The log does not, because it
+// is the same for any number of ranks.
 std::string step_text(const StepRecord& record, std::uint64_t steps,
                       std::uint64_t skipped, std::size_t ranks);
 
