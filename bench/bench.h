@@ -59,7 +59,7 @@ std::vector<std::int64_t> sizes();
 //
 // Every 4 bytes are 1.0f at first. Cases multiply by -1 (a multiplication that
 // cannot be skipped and whose results do not drift) in any dtype and order.
-// That flips bits 15 and 31 only, and what is left is a normal number or zero
+// That flips bits 15 and 31 only, and the result is a normal number or zero
 // in all four dtypes, so that no case slows down another one by inf or
 // subnormals.
 std::byte* shared_memory(std::size_t bytes);

@@ -69,7 +69,7 @@ Machine& spawning_machine(bool always) {
       });
 }
 
-// What is never split between slaves: see design.md.
+// Never split between slaves: see master/partition.h.
 constexpr std::size_t kBlockElements = 8192;
 
 // The smallest list that an operator splits between two slaves. It measures all

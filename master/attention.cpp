@@ -1,11 +1,11 @@
 // Attention without a matrix of scores. Forward divides the queries of every
-// head into blocks of rows ("lanes"), which are packed for the kernels. Keys
-// and values stream past each block; its state (maximum, sum, output) is a
+// head into panels of rows ("lanes"), which are packed for the kernels. Keys
+// and values stream past each panel; its state (maximum, sum, output) is a
 // partial result, which a last launch turns into rows. Backward divides the
-// keys: a launch is one block of keys of every head, past which the queries
+// keys: a launch is one panel of keys of every head, past which the queries
 // stream. The gradients of keys and values are its partial results, one for
 // each grain of queries, and that of q is added in float32 in main memory,
-// block after block in the order of the keys. The size of a block follows from
+// panel after panel in the order of the keys. The size of a panel follows from
 // LDM and does not change the bits. The kernels and their formulas are in
 // slave/attention_args.h.
 //
@@ -28,8 +28,8 @@
 
 namespace swamp {
 
-using master::Blocks;
 using master::PackedMask;
+using master::Panels;
 using master::RowTable;
 using master::Workspace;
 using slave::AttentionArgs;
@@ -96,8 +96,8 @@ void require_attention(const Heads& q, const Heads& k, const Heads& v,
   master::require_mask(q, k, options.mask);
 }
 
-// require_like() checks an array of the shape of `other` with so many columns,
-// those of `columns_of`.
+// require_like() checks an array that has the shape of `other`, but the columns
+// of `columns_of`.
 void require_like(const char* name, const Heads& x, const Heads& other,
                   const char* other_name, std::size_t columns,
                   const char* columns_of) {
@@ -112,22 +112,22 @@ void require_like(const char* name, const Heads& x, const Heads& other,
   require_field(field("columns"), x.columns, columns, columns_of);
 }
 
-// ---- Blocks
+// ---- Panels
 
-// BlockOperations is an operation whose unit is a block: [0] of `lanes` rows,
-// [1] of the last block of a head.
-struct BlockOperations {
+// PanelOperations is an operation whose unit is a panel: [0] of `lanes` rows,
+// [1] of the last panel of a head.
+struct PanelOperations {
   AttentionArgs args[2];
   Operation operations[2];
 
-  // set_bytes(operation, rows) sets the bytes of the operands of a block.
+  // set_bytes(operation, rows) sets the bytes of the operands of a panel.
   template <class SetBytes>
-  BlockOperations(const KernelInfo& kernel, const AttentionArgs& common,
-                  const Blocks& blocks, std::size_t scratch_bytes,
+  PanelOperations(const KernelInfo& kernel, const AttentionArgs& common,
+                  const Panels& panels, std::size_t scratch_bytes,
                   SetBytes set_bytes) {
-    const std::size_t last = blocks.rows % blocks.lanes;
+    const std::size_t last = panels.rows % panels.lanes;
     for (int i = 0; i < 2; ++i) {
-      const std::size_t rows = i == 1 && last != 0 ? last : blocks.lanes;
+      const std::size_t rows = i == 1 && last != 0 ? last : panels.lanes;
       args[i] = common;
       args[i].rows = static_cast<std::uint32_t>(rows);
       operations[i] = Operation(kernel, &args[i]);
@@ -135,7 +135,7 @@ struct BlockOperations {
       set_bytes(operations[i], rows);
     }
   }
-  BlockOperations(const BlockOperations&) = delete;
+  PanelOperations(const PanelOperations&) = delete;
 
   RowTable table(std::size_t count, master::Buffer<std::byte>& memory) const {
     return {operations, 2, count, false, {1, ~std::size_t{0}}, memory};
@@ -152,7 +152,7 @@ struct Attention {
   const Heads& v;
   const AttentionOptions& options;
   AttentionArgs args;
-  Blocks queries;
+  Panels queries;
   std::size_t element_bytes;
 
   Attention(Machine::Impl& where, const Heads& query, const Heads& key,
@@ -199,7 +199,7 @@ struct Attention {
     return AttentionPosition::kAll;
   }
 
-  // attention_operation() streams keys and values past a block of queries.
+  // attention_operation() streams keys and values past a panel of queries.
   Operation attention_operation() const {
     Operation operation(master::row_kernel<KernelFamily::attention, 5>(q.dtype),
                         &args);
@@ -218,18 +218,18 @@ struct Attention {
   std::size_t state_bytes() const {
     return AttentionState::bytes(args.lanes, v.columns);
   }
-  BlockOperations pack_operations(const Heads& x, const Blocks& blocks) const {
+  PanelOperations pack_operations(const Heads& x, const Panels& panels) const {
     AttentionArgs packed = args;
     packed.columns = static_cast<std::uint32_t>(x.columns);
     return {master::row_kernel<KernelFamily::attention_pack, 2>(x.dtype),
-            packed, blocks, slave::attention_output_scratch_bytes(x.columns),
+            packed, panels, slave::attention_output_scratch_bytes(x.columns),
             [&](Operation& operation, std::size_t rows) {
               operation.set_unit_bytes(0, rows * x.columns * element_bytes);
               operation.set_unit_bytes(
-                  1, blocks.lanes * x.columns * sizeof(float));
+                  1, panels.lanes * x.columns * sizeof(float));
             }};
   }
-  BlockOperations output_operations() const {
+  PanelOperations output_operations() const {
     return {master::row_kernel<KernelFamily::attention_output, 3>(q.dtype),
             args, queries, slave::attention_output_scratch_bytes(v.columns),
             [&](Operation& operation, std::size_t rows) {
@@ -239,39 +239,39 @@ struct Attention {
             }};
   }
 
-  // choose_lanes() sets the size of a block: the largest that fits into LDM,
+  // choose_lanes() sets the size of a panel: the largest that fits into LDM,
   // but not twice as many lanes as `rows`. fits() returns the need of the
   // operation that needs the most LDM.
   template <class Need>
-  void choose_lanes(Blocks& blocks, Need need_of) {
+  void choose_lanes(Panels& panels, Need need_of) {
     for (std::size_t lanes = slave::kMaxAttentionLanes;; lanes /= 2) {
-      blocks.lanes = lanes;
+      panels.lanes = lanes;
       args.lanes = static_cast<std::uint32_t>(lanes);
       if (lanes == slave::kAttentionLanes) {
         master::require_ldm("q", {q.data, q.rows, q.columns, q.dtype},
                             need_of());
         return;
       }
-      if (lanes / 2 < blocks.rows && need_of().fits()) return;
+      if (lanes / 2 < panels.rows && need_of().fits()) return;
     }
   }
 
-  // pack() computes the packed blocks of x, `stride` floats apart.
-  void pack(const Heads& x, const Blocks& blocks, float* packed,
+  // pack() computes the packed panels of x, `stride` floats apart.
+  void pack(const Heads& x, const Panels& panels, float* packed,
             std::size_t stride) const {
     Workspace& workspace = Workspace::of_this_thread();
-    const BlockOperations pack = pack_operations(x, blocks);
-    RowTable table = pack.table(blocks.count(), workspace.segments());
-    for (std::size_t i = 0; i < blocks.count(); ++i) {
-      table.add(1, {row(x, blocks.flat_row(i)), packed + i * stride},
-                blocks.is_last(i));
+    const PanelOperations pack = pack_operations(x, panels);
+    RowTable table = pack.table(panels.count(), workspace.segments());
+    for (std::size_t i = 0; i < panels.count(); ++i) {
+      table.add(1, {row(x, panels.flat_row(i)), packed + i * stride},
+                panels.is_last(i));
     }
     workspace.run(machine, table.list());
   }
 
   // run_forward() computes the states of `count` heads of queries from head
-  // `first` on. wants(row, rows) returns whether a block of queries is
-  // computed, and finish(blocks, first_row, states) gets the blocks of some
+  // `first` on. wants(row, rows) returns whether a panel of queries is
+  // computed, and finish(panels, first_row, states) gets the panels of some
   // heads, their first query and their states.
   template <class Wants, class Finish>
   void run_forward(std::size_t first, std::size_t count, Wants wants,
@@ -288,16 +288,16 @@ struct Attention {
                       });
     });
     // As many heads at once as need 16 MiB of float32 memory, but at least 16
-    // blocks for each slave, so that all end at nearly the same time.
+    // panels for each slave, so that all end at nearly the same time.
     const std::size_t head_floats =
         queries.per_head() *
         (q.columns * args.lanes + state_bytes() / sizeof(float) +
          (options.mask.data == nullptr ? 0 : k.rows * args.lanes));
     constexpr std::size_t kMostFloats = std::size_t{4} << 20;
-    const auto blocks = 16 * static_cast<std::size_t>(machine.slaves());
+    const auto panels = 16 * static_cast<std::size_t>(machine.slaves());
     const std::size_t heads = std::clamp<std::size_t>(
         std::max(kMostFloats / head_floats,
-                 (blocks + queries.per_head() - 1) / queries.per_head()),
+                 (panels + queries.per_head() - 1) / queries.per_head()),
         1, count);
     PackedMask mask(options.mask, q.heads, k.heads);
     for (std::size_t done = 0; done < count; done += heads) {
@@ -310,24 +310,24 @@ struct Attention {
   template <class Wants, class Finish>
   void forward_heads(PackedMask& mask, std::size_t first, std::size_t heads,
                      const Wants& wants, const Finish& finish) const {
-    const Blocks blocks{heads, queries.rows, queries.lanes};
-    const std::size_t count = blocks.count();
+    const Panels panels{heads, queries.rows, queries.lanes};
+    const std::size_t count = panels.count();
     const std::size_t first_row = first * q.rows;
     const std::size_t packed_floats = q.columns * args.lanes;
     const std::size_t state_floats = state_bytes() / sizeof(float);
-    mask.pack_queries(blocks, k.rows, first, heads);
-    std::vector<AttentionPosition> positions(blocks.per_head());
+    mask.pack_queries(panels, k.rows, first, heads);
+    std::vector<AttentionPosition> positions(panels.per_head());
     for (std::size_t i = 0; i < positions.size(); ++i) {
       positions[i] = {visible_keys() +
-                      static_cast<std::int64_t>(blocks.row(i))};
+                      static_cast<std::int64_t>(panels.row(i))};
     }
     Workspace& workspace = Workspace::of_this_thread();
-    // The packed queries, and the state of a block that sees no key.
+    // The packed queries, and the state of a panel that sees no key.
     float* const packed =
         workspace.row_values<float>(count * packed_floats + state_floats);
     float* const empty = packed + count * packed_floats;
     std::fill(empty, empty + state_floats, 0.0f);
-    pack(from_row(q, first_row), blocks, packed, packed_floats);
+    pack(from_row(q, first_row), panels, packed, packed_floats);
 
     const Operation operation = attention_operation();
     const master::GrainRule whole_segments{std::max<std::size_t>(1, k.rows),
@@ -337,16 +337,16 @@ struct Attention {
     for (std::size_t i = 0; i < count; ++i) {
       const AttentionPosition& position = positions[i % positions.size()];
       const std::int64_t last =
-          position.visible + static_cast<std::int64_t>(blocks.rows_of(i)) - 1;
+          position.visible + static_cast<std::int64_t>(panels.rows_of(i)) - 1;
       const bool wanted =
-          wants(first_row + blocks.flat_row(i), blocks.rows_of(i));
+          wants(first_row + panels.flat_row(i), panels.rows_of(i));
       const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
           last, 0, wanted ? static_cast<std::int64_t>(k.rows) : 0));
-      const std::size_t first_key = key_head(first + blocks.head(i)) * k.rows;
+      const std::size_t first_key = key_head(first + panels.head(i)) * k.rows;
       table.add(
           keys,
           {row(k, first_key), row(v, first_key), packed + i * packed_floats,
-           mask.values(blocks.head(i), i % positions.size()), &position});
+           mask.values(panels.head(i), i % positions.size()), &position});
     }
     workspace.run(machine, table.list(), state_bytes());
 
@@ -354,18 +354,18 @@ struct Attention {
     workspace.for_each_partial<float>(
         table.list(),
         [&](std::size_t i, const float& state) { states[i] = &state; });
-    finish(blocks, first_row, states);
+    finish(panels, first_row, states);
   }
 
   void forward(const Heads& out, float* lse) {
-    const auto write = [&](const Blocks& blocks, std::size_t first_row,
+    const auto write = [&](const Panels& panels, std::size_t first_row,
                            const std::vector<const void*>& states) {
       Workspace& workspace = Workspace::of_this_thread();
-      const BlockOperations output = output_operations();
-      RowTable outputs = output.table(blocks.count(), workspace.segments());
-      for (std::size_t i = 0; i < blocks.count(); ++i) {
-        const std::size_t at = first_row + blocks.flat_row(i);
-        outputs.add(1, {row(out, at), states[i], lse + at}, blocks.is_last(i));
+      const PanelOperations output = output_operations();
+      RowTable outputs = output.table(panels.count(), workspace.segments());
+      for (std::size_t i = 0; i < panels.count(); ++i) {
+        const std::size_t at = first_row + panels.flat_row(i);
+        outputs.add(1, {row(out, at), states[i], lse + at}, panels.is_last(i));
       }
       workspace.run(machine, outputs.list());
     };
@@ -388,12 +388,12 @@ struct Attention {
       return false;
     };
     std::vector<float> lost;
-    const auto write = [&](const Blocks& blocks, std::size_t first_row,
+    const auto write = [&](const Panels& panels, std::size_t first_row,
                            const std::vector<const void*>& states) {
-      for (std::size_t i = 0; i < blocks.count(); ++i) {
+      for (std::size_t i = 0; i < panels.count(); ++i) {
         const auto* state = static_cast<const float*>(states[i]);
-        for (std::size_t r = 0; r < blocks.rows_of(i); ++r) {
-          const std::size_t at = first_row + blocks.flat_row(i) + r;
+        for (std::size_t r = 0; r < panels.rows_of(i); ++r) {
+          const std::size_t at = first_row + panels.flat_row(i) + r;
           if (!is_large(at)) continue;
           const float max = state[AttentionState::kMax * args.lanes + r];
           const float sum = state[AttentionState::kSum * args.lanes + r];
@@ -401,7 +401,7 @@ struct Attention {
           const double low = (static_cast<double>(max) - high) +
                              slave::log_positive(static_cast<double>(sum));
           // Rounding loses no more. If the difference is larger, the lse covers
-          // more keys than these: the caller computes them in blocks.
+          // more keys than these: the caller computes them in panels.
           if (std::fabs(low) <= 0x1.1p-24 * std::fabs(high)) {
             lost[at] = static_cast<float>(low);
           }
@@ -422,9 +422,9 @@ struct Attention {
 
   // ---- Backward
 
-  // Backward adds to dq, in main memory, the terms of one block of keys after
-  // the other, in the order of the keys. So a launch is one block of keys of
-  // every head, and the blocks of a head are consecutive launches.
+  // Backward adds to dq, in main memory, the terms of one panel of keys after
+  // the other, in the order of the keys. So a launch is one panel of keys of
+  // every head, and the panels of a head are consecutive launches.
   struct Backward {
     const Heads& gradient;
     const Heads& out;
@@ -453,7 +453,7 @@ struct Attention {
     operation.tile_step = slave::kAttentionQueries;
     return operation;
   }
-  // keys_floats() is the size of a block of keys and values: packed k, packed
+  // keys_floats() is the size of a panel of keys and values: packed k, packed
   // v, and the rows of k.
   std::size_t keys_floats() const {
     return args.lanes *
@@ -469,21 +469,21 @@ struct Attention {
     return {args.columns, args.value_columns,       args.lanes, args.lanes,
             args.scale,   slave::kMaxAttentionKeys, 0,          q.rows};
   }
-  BlockOperations unpack_operations(const Heads& x, const Blocks& blocks,
+  PanelOperations unpack_operations(const Heads& x, const Panels& panels,
                                     float scale) const {
     AttentionArgs packed = args;
     packed.columns = static_cast<std::uint32_t>(x.columns);
     packed.scale = scale;
     return {master::row_kernel<KernelFamily::attention_unpack, 2>(x.dtype),
-            packed, blocks, slave::attention_output_scratch_bytes(x.columns),
+            packed, panels, slave::attention_output_scratch_bytes(x.columns),
             [&](Operation& operation, std::size_t rows) {
               operation.set_unit_bytes(0, rows * x.columns * element_bytes);
               operation.set_unit_bytes(
-                  1, blocks.lanes * x.columns * sizeof(float));
+                  1, panels.lanes * x.columns * sizeof(float));
             }};
   }
 
-  // run_rows() launches an operation of which a unit is a row, on one segment.
+  // run_rows() launches an operation whose units are rows, on one segment.
   void run_rows(const Operation& operation, std::size_t rows,
                 std::initializer_list<const void*> addresses) const {
     Workspace& workspace = Workspace::of_this_thread();
@@ -494,7 +494,7 @@ struct Attention {
   }
 
   void backward(const Backward& to) {
-    Blocks keys{k.batch * k.heads, k.rows, 0};
+    Panels keys{k.batch * k.heads, k.rows, 0};
     slave::AttentionBackwardArgs backward = backward_args();
     choose_lanes(keys, [&] {
       backward = backward_args();
@@ -535,13 +535,13 @@ struct Attention {
 
   // backward_heads() computes `heads` heads of keys, from `first` on.
   void backward_heads(const Backward& to, slave::AttentionBackwardArgs backward,
-                      PackedMask& mask, const Blocks& keys, std::size_t first,
+                      PackedMask& mask, const Panels& keys, std::size_t first,
                       std::size_t heads, float* memory) const {
     const std::size_t query_rows = q.heads / k.heads * q.rows;
     const std::size_t padded = slave::attention_padded(q.columns);
-    const std::size_t blocks = heads * keys.per_head();
+    const std::size_t panels = heads * keys.per_head();
     float* const packed = memory;
-    float* const dq = packed + blocks * keys_floats();
+    float* const dq = packed + panels * keys_floats();
     auto* const dots = reinterpret_cast<slave::AttentionDot*>(
         dq + heads * query_rows * padded);
     const std::size_t first_query = first * query_rows;
@@ -557,16 +557,16 @@ struct Attention {
         dots[i].lse.low = to.lost_lse[first_query + i];
       }
     }
-    pack_keys(keys, first, blocks, packed);
+    pack_keys(keys, first, panels, packed);
 
     Workspace& workspace = Workspace::of_this_thread();
     const std::size_t gradient_floats = gradient_bytes() / sizeof(float);
     std::vector<float> zeros(gradient_floats);
-    const BlockOperations unpack_k = unpack_operations(k, keys, args.scale);
-    const BlockOperations unpack_v = unpack_operations(v, keys, 1);
-    for (std::size_t block = 0; block < keys.per_head(); ++block) {
-      const auto first_key = static_cast<std::int64_t>(keys.row(block));
-      backward.rows = static_cast<std::uint32_t>(keys.rows_of(block));
+    const PanelOperations unpack_k = unpack_operations(k, keys, args.scale);
+    const PanelOperations unpack_v = unpack_operations(v, keys, 1);
+    for (std::size_t panel = 0; panel < keys.per_head(); ++panel) {
+      const auto first_key = static_cast<std::int64_t>(keys.row(panel));
+      backward.rows = static_cast<std::uint32_t>(keys.rows_of(panel));
       backward.visible = visible_keys() - first_key;
       // The queries that see none of the keys come first; without groups, they
       // are left out: whole grains, and steps of the last one.
@@ -581,7 +581,7 @@ struct Attention {
         backward.visible += static_cast<std::int64_t>(skipped);
       }
       const Operation operation = backward_operation(backward);
-      mask.pack_keys(keys.row(block), keys.rows_of(block), args.lanes, q.rows,
+      mask.pack_keys(keys.row(panel), keys.rows_of(panel), args.lanes, q.rows,
                      first, heads);
       // No grain is shared by heads.
       const std::size_t queries_seen = query_rows - skipped;
@@ -597,7 +597,7 @@ struct Attention {
             queries_seen,
             {row(q, first_query + query), row(to.gradient, first_query + query),
              dots + query, values, dq + query * padded,
-             packed + (i * keys.per_head() + block) * keys_floats()});
+             packed + (i * keys.per_head() + panel) * keys_floats()});
       }
       workspace.run_by_grain(machine, table.list(), gradient_bytes());
       // The sums of each head take the place of its first grain.
@@ -611,11 +611,11 @@ struct Attention {
         }
       }
       if (count == 0) sums = zeros.data();
-      const auto unpack = [&](const BlockOperations& operations, const Heads& x,
+      const auto unpack = [&](const PanelOperations& operations, const Heads& x,
                               std::size_t offset) {
         RowTable outputs = operations.table(heads, workspace.segments());
         for (std::size_t i = 0; i < heads; ++i) {
-          const std::size_t at = (first + i) * keys.per_head() + block;
+          const std::size_t at = (first + i) * keys.per_head() + panel;
           outputs.add(1,
                       {row(x, keys.flat_row(at)),
                        sums + i * count * gradient_floats + offset},
@@ -635,11 +635,11 @@ struct Attention {
     run_rows(round, rows, {row(to.dq, first_query), dq});
   }
 
-  // pack_keys() computes the blocks of keys and values of `count` blocks, from
+  // pack_keys() computes the panels of keys and values of `count` panels, from
   // those of head `first` on.
-  void pack_keys(const Blocks& keys, std::size_t first, std::size_t count,
+  void pack_keys(const Panels& keys, std::size_t first, std::size_t count,
                  float* packed) const {
-    const Blocks part{count / keys.per_head(), keys.rows, keys.lanes};
+    const Panels part{count / keys.per_head(), keys.rows, keys.lanes};
     const std::size_t stride = keys_floats();
     const std::size_t first_row = first * keys.rows;
     pack(from_row(k, first_row), part, packed, stride);

@@ -1,6 +1,6 @@
 // The mask of attention as the kernels read it: a float that is added to each
 // logit. A boolean mask and one of 16 bits are converted, and broadcast
-// dimensions expanded, for the block of queries or keys that is computed next,
+// dimensions expanded, for the panel of queries or keys that is computed next,
 // in the order in which a kernel reads it.
 #include "master/attention_mask.h"
 
@@ -45,22 +45,22 @@ void require_mask(const Heads& q, const Heads& k, const AttentionMask& mask) {
                 mask.batch * mask.heads * mask.queries * mask.keys);
 }
 
-void PackedMask::pack_queries(const Blocks& blocks, std::size_t keys,
+void PackedMask::pack_queries(const Panels& panels, std::size_t keys,
                               std::size_t first, std::size_t count) {
   if (mask_.data == nullptr) return;
-  blocks_ = mask_.queries == 1 ? 1 : blocks.per_head();
-  const std::size_t lanes = blocks.lanes;
-  block_floats_ = keys * lanes;
+  panels_ = mask_.queries == 1 ? 1 : panels.per_head();
+  const std::size_t lanes = panels.lanes;
+  panel_floats_ = keys * lanes;
   find_values(first, count, 1);
-  float* to = memory_.reserve(most_ * blocks_ * block_floats_);
+  float* to = memory_.reserve(most_ * panels_ * panel_floats_);
   for (const std::size_t head : firsts_) {
     const std::size_t matrix = matrix_of(head);
-    for (std::size_t block = 0; block < blocks_; ++block) {
+    for (std::size_t panel = 0; panel < panels_; ++panel) {
       for (std::size_t key = 0; key < keys; key += kPiece) {
         const std::size_t units = std::min(kPiece, keys - key);
         for (std::size_t lane = 0; lane < lanes; ++lane) {
           float piece[kPiece];
-          read(matrix, std::min(block * lanes + lane, blocks.rows - 1), key,
+          read(matrix, std::min(panel * lanes + lane, panels.rows - 1), key,
                units, piece);
           for (std::size_t i = 0; i < units; ++i) {
             to[i * lanes + lane] = piece[i];
@@ -77,10 +77,10 @@ void PackedMask::pack_keys(std::size_t key, std::size_t rows, std::size_t lanes,
                            std::size_t count) {
   if (mask_.data == nullptr) return;
   const std::size_t group = heads_ / key_heads_;
-  blocks_ = 1;
-  block_floats_ = group * queries * lanes;
+  panels_ = 1;
+  panel_floats_ = group * queries * lanes;
   find_values(first, count, group);
-  float* to = memory_.reserve(most_ * block_floats_);
+  float* to = memory_.reserve(most_ * panel_floats_);
   for (const std::size_t head : firsts_) {
     for (std::size_t i = 0; i < group; ++i) {
       const std::size_t matrix = matrix_of(head * group + i);
@@ -92,10 +92,10 @@ void PackedMask::pack_keys(std::size_t key, std::size_t rows, std::size_t lanes,
   }
 }
 
-const float* PackedMask::values(std::size_t i, std::size_t block) {
+const float* PackedMask::values(std::size_t i, std::size_t panel) {
   if (mask_.data == nullptr) return nullptr;
   return memory_.data() +
-         (places_[i] * blocks_ + (blocks_ == 1 ? 0 : block)) * block_floats_;
+         (places_[i] * panels_ + (panels_ == 1 ? 0 : panel)) * panel_floats_;
 }
 
 // matrix_of() is the matrix [queries, keys] of a head of q.

@@ -12,57 +12,57 @@
 
 namespace swamp::master {
 
-// Blocks divides the rows of every head into blocks of `lanes` rows; the last
+// Panels divides the rows of every head into panels of `lanes` rows; the last
 // of a head may have fewer.
-struct Blocks {
+struct Panels {
   std::size_t heads;  // of all batches
   std::size_t rows;   // of a head
   std::size_t lanes;
 
   std::size_t per_head() const { return (rows + lanes - 1) / lanes; }
   std::size_t count() const { return heads * per_head(); }
-  std::size_t head(std::size_t block) const { return block / per_head(); }
+  std::size_t head(std::size_t panel) const { return panel / per_head(); }
   // The first row in its head.
-  std::size_t row(std::size_t block) const {
-    return block % per_head() * lanes;
+  std::size_t row(std::size_t panel) const {
+    return panel % per_head() * lanes;
   }
   // The first row of all.
-  std::size_t flat_row(std::size_t block) const {
-    return head(block) * rows + row(block);
+  std::size_t flat_row(std::size_t panel) const {
+    return head(panel) * rows + row(panel);
   }
-  std::size_t rows_of(std::size_t block) const {
-    return std::min(lanes, rows - row(block));
+  std::size_t rows_of(std::size_t panel) const {
+    return std::min(lanes, rows - row(panel));
   }
-  // 1 if the block has fewer rows than lanes.
-  std::size_t is_last(std::size_t block) const {
-    return rows_of(block) != lanes ? 1 : 0;
+  // 1 if the panel has fewer rows than lanes.
+  std::size_t is_last(std::size_t panel) const {
+    return rows_of(panel) != lanes ? 1 : 0;
   }
 };
 
 // require_mask() throws Error unless the mask fits q and k.
 void require_mask(const Heads& q, const Heads& k, const AttentionMask& mask);
 
-// PackedMask is what one launch needs of a mask: for each block, `lanes`
-// float32 values for each unit. It is computed by the calling thread: a mask is
-// usually that of one head. Heads with the same mask share their values.
+// PackedMask is what one launch needs of a mask: for each panel, `lanes`
+// float32 values for each unit. It is computed by the calling thread: a mask
+// usually has one head. Heads with the same mask share their values.
 class PackedMask {
  public:
-  // The heads are those of q and k in a batch.
+  // `heads`: of q and k in a batch.
   PackedMask(const AttentionMask& mask, std::size_t heads,
              std::size_t key_heads)
       : mask_(mask), heads_(heads), key_heads_(key_heads) {}
 
   // pack_queries() packs `count` heads of q, from head `first` of all batches
   // on. The lanes are queries, the units keys.
-  void pack_queries(const Blocks& blocks, std::size_t keys, std::size_t first,
+  void pack_queries(const Panels& panels, std::size_t keys, std::size_t first,
                     std::size_t count);
-  // pack_keys() packs one block of `count` heads of k, `rows` keys from `key`
+  // pack_keys() packs one panel of `count` heads of k, `rows` keys from `key`
   // on. The lanes are keys, the units the queries of the heads that share them.
   void pack_keys(std::size_t key, std::size_t rows, std::size_t lanes,
                  std::size_t queries, std::size_t first, std::size_t count);
 
-  // Returns the values of block `block` of head `i` of the last pack.
-  const float* values(std::size_t i, std::size_t block);
+  // Returns the values of panel `panel` of head `i` of the last pack.
+  const float* values(std::size_t i, std::size_t panel);
 
  private:
   std::size_t matrix_of(std::size_t head) const;
@@ -73,8 +73,8 @@ class PackedMask {
   const AttentionMask& mask_;
   std::size_t heads_;
   std::size_t key_heads_;
-  std::size_t blocks_ = 1;           // of a head with a mask of their own
-  std::size_t block_floats_ = 0;     // of a block
+  std::size_t panels_ = 1;           // of a head with a mask of their own
+  std::size_t panel_floats_ = 0;     // of a panel
   std::size_t most_ = 0;             // heads with a mask of their own
   std::vector<std::size_t> firsts_;  // the heads with a mask of their own
   std::vector<std::size_t> places_;  // of each head's mask

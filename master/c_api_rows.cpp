@@ -202,8 +202,8 @@ swamp_status swamp_residual_add(swamp_machine* machine,
 
 namespace {
 
-// narrow() is an enum of the C ABI in 8 bits. A caller may have set it to
-// anything; what is too large becomes the largest value, which is refused.
+// narrow() converts an enum of the C ABI to 8 bits. A caller may have set it to
+// anything; a larger value becomes the largest one, which is refused.
 template <class Enum>
 std::uint8_t narrow(const Enum& value) {
   std::uint32_t bits;

@@ -58,7 +58,7 @@ Options known_options(const Options* given) {
   return options;
 }
 
-// Throws Error that names the option. Returns those of the optimizer.
+// Returns the options of the optimizer. Throws Error that names a bad one.
 swamp::master::InnerOptions check_options(const Options& options) {
   const int optimizer = options.optimizer;
   require_option(optimizer == SWAMP_ADAM || optimizer == SWAMP_SGD, "optimizer",

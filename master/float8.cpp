@@ -204,7 +204,7 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
   args.scale = 1;
   args.mantissa_bits = format.mantissa_bits;
   args.least_exponent = static_cast<std::uint32_t>(128 - format.bias());
-  // Of a format without a sign, the bit above an octet, which is not stored.
+  // Of a format without a sign, the bit above a byte, which is not stored.
   args.sign = format.width - (format.specials == Specials::exponent ? 0 : 1);
   args.largest = largest;
   args.negative_zero = sign;

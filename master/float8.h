@@ -24,15 +24,15 @@ constexpr std::size_t divided(std::size_t count, std::size_t by) {
   return count / by + (count % by != 0 ? 1 : 0);
 }
 
-// require_code_format() returns the format of codes; `name` is that of the
-// dtype. Elements of blocks need a format `with_sign`.
+// require_code_format() returns the format of codes; `name` names the dtype.
+// Elements of blocks need a format `with_sign`.
 const FloatFormat& require_code_format(const std::string& name,
                                        const Tensor& codes,
                                        bool with_sign = true);
 
-// What is expected of a number of elements of float4.
+// The expected value in the error of a number of float4 elements.
 inline constexpr char kEvenCount[] =
-    "an even number, as float4_e2m1fn_x2 has two in an octet";
+    "an even number, as float4_e2m1fn_x2 has two in a byte";
 
 // require_codes() throws unless there are `elements` elements in the codes, and
 // their data are not null. `of` is what has these elements, an even number for

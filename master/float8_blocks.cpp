@@ -226,7 +226,7 @@ struct Stripes {
                    bytes_of(all), 0};
     };
     const auto x = [&](std::size_t count) { return count * x_bytes; };
-    const auto octets = [](std::size_t count) { return count; };
+    const auto bytes = [](std::size_t count) { return count; };
     const auto [row, height, column, width] = part;
     std::array<Place, 6> all{};
     all[0] = along(call.x.data, x, row, height, column, width, column_count);
@@ -237,7 +237,7 @@ struct Stripes {
                      scale_row(height), column, width, column_count);
     }
     if (args.code.rounding == slave::kStochastic) {
-      all[5] = along(call.options.random, octets, row, height, column, width,
+      all[5] = along(call.options.random, bytes, row, height, column, width,
                      column_count);
     }
     // The next stripe begins `stripe` lines later; along columns, the bytes of

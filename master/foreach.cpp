@@ -1,9 +1,9 @@
 // The operations on lists of tensors: each function makes the arguments of one
 // family of kernels, validates its lists and launches. A step of an optimizer
 // is in two parts, prepare and run, because its caller may have to read the
-// gradients in between. With 8-bit moments a unit is a block of 256 elements.
-// Stochastic rounding needs a key for each parameter, from the seed, the step
-// and the parameter's number.
+// gradients in between. With 8-bit moments a unit is a scale block, 256
+// elements. Stochastic rounding needs a key for each parameter, from the seed,
+// the step and the parameter's number.
 #include "swamp/foreach.h"
 
 #include <algorithm>
@@ -171,7 +171,7 @@ void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
   sign_ = step.maximize ? -1.0f : 1.0f;
   if (step.stochastic || step.compensations.count() != 0 ||
       step.block_moments != nullptr) {
-    prepare_small(lists, step, machine);
+    prepare_compact(lists, step, machine);
     return;
   }
   const bool with_model = lists.model_params.count() != 0;
@@ -189,8 +189,8 @@ void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
   make_segments(operand_lists, machine);
 }
 
-void PreparedStep::prepare_small(const OptimizerLists& lists,
-                                 const AdamStep& step, Machine* machine) {
+void PreparedStep::prepare_compact(const OptimizerLists& lists,
+                                   const AdamStep& step, Machine* machine) {
   constexpr char kCompensationsName[] = "compensations";
   const bool with_blocks = step.block_moments != nullptr;
   const bool with_model = lists.model_params.count() != 0;
@@ -209,7 +209,7 @@ void PreparedStep::prepare_small(const OptimizerLists& lists,
     require_empty(lists.states[1], "exp_avg_sqs",
                   "because the moments are 8-bit");
   }
-  // The operands, of which those without a name are set below.
+  // The operands; those without a name are set below.
   OperandList operands[kMaxOperands] = {{"gradients", lists.gradients},
                                         {lists.params_name, lists.params}};
   OperandList* more = operands + (with_blocks ? 5 : 4);
@@ -307,10 +307,10 @@ void PreparedStep::set_keys(const AdamStep& step) {
   }
 }
 
-// make_blocks() makes the segment table from that of whole tensors: the whole
-// blocks of a tensor are a segment, whose units are blocks, and the rest of it
-// is a segment of one shorter block. There is an operation for each kernel and
-// each length of a block.
+// make_blocks() makes the segment table from the table of whole tensors: the
+// whole blocks of a tensor are a segment, whose units are blocks, and the rest
+// of it is a segment of one shorter block. There is an operation for each
+// kernel and each length of a block.
 void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
   const runtime::SegmentTable tensors = list_.table;
   const int operand_count = operations_.group->operand_count;

@@ -13,7 +13,7 @@
 namespace swamp::master {
 
 // Workspace is the memory of a calling thread for its launches. It is kept, so
-// that a second launch allocates nothing; trim() frees that of a list of more
+// that a second launch allocates nothing; trim() frees it after a list of more
 // than about 64 Ki tensors.
 class Workspace {
  public:
@@ -43,13 +43,13 @@ class Workspace {
 
   // run() launches a list and returns the reduced results of the slaves. With
   // `partial_bytes`, every slave also writes a partial result of that size for
-  // every segment of which it has elements. Throws Error before anything is
+  // every segment in which it has elements. Throws Error before anything is
   // written.
   runtime::SlaveResult run(Machine::Impl& machine, const SegmentList& list,
                            std::size_t partial_bytes = 0);
 
-  // for_each_partial() visits the partial results of the last run(): those of
-  // one segment in the order of its elements. Empty segments have none.
+  // for_each_partial() visits the partial results of the last run(), in a
+  // segment in the order of its elements. Empty segments have none.
   template <class Partial, class Visit>
   void for_each_partial(const SegmentList& list, Visit visit) {
     for (int i = 0; i < slaves_; ++i) {

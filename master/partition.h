@@ -18,8 +18,14 @@ namespace swamp::master {
 inline constexpr std::size_t kBlockElements = 8192;
 inline constexpr std::size_t kMaxGrains = 16384;
 
-// GrainRule is how a list is divided into grains. A block is so many units; a
-// grain is one block, or more if there were more than max_grains.
+// GrainRule is how a list is divided into grains. A grain is one block of
+// block_units units, or more if there were more than max_grains.
+//
+// There are two rules, because operators have two kinds of units. Lists of
+// elements have the default one. A unit of a row operator is a row, so it has
+// row_grains() of row_launch.h: as many rows as have the elements of a block.
+// With the default, 8192 rows would be one grain, and most matrices could not
+// be shared between slaves; with a block of elements, grains would split rows.
 struct GrainRule {
   std::size_t block_units = kBlockElements;
   std::size_t max_grains = kMaxGrains;
@@ -65,7 +71,7 @@ std::size_t grain_units(const List& list) noexcept {
   return blocks_per_grain(list) * list.grain_rule().block_units;
 }
 
-// GrainRun is consecutive grains: those of one tensor, or a single grain that
+// GrainRun is consecutive grains: all of one tensor, or a single grain that
 // consists of small tensors.
 struct GrainRun {
   std::size_t begin_tensor;

@@ -34,7 +34,7 @@ slave::ProductLines set_unit(Operation& operation, int s, const Matrices& x,
                              std::size_t rows, std::size_t columns,
                              std::size_t step);
 
-// Returns the operation that packs panels of x, whose columns are lanes, and
+// pack_operation() returns the operation that packs panels of x, whose columns are lanes, and
 // sets args.x.
 Operation pack_operation(slave::ProductPackArgs& args, const Matrices& x);
 

@@ -31,7 +31,7 @@ void require_matrix(const char* name, const Matrix& matrix);
 // require_row_array() is the same for an array.
 void require_row_array(const char* name, const Tensor& array);
 
-// require_like() also throws if its shape or dtype is not that of `other`.
+// require_like() also throws if its shape or dtype differs from `other`'s.
 void require_like(const char* name, const Matrix& matrix,
                   const char* other_name, const Matrix& other);
 
@@ -47,8 +47,8 @@ inline const std::byte* row_of(const Matrix& matrix, std::size_t i,
          (i * matrix.columns + column) * kScalarTypeBytes[matrix.dtype];
 }
 
-// row_kernel() returns the kernel of kFamily with kOperands operands, the first
-// of which has this dtype.
+// row_kernel() returns the kernel of kFamily with kOperands operands and this
+// dtype of the first.
 template <KernelFamily kFamily, int kOperands>
 const KernelInfo& row_kernel(ScalarType dtype) noexcept {
   static constexpr slave::KernelGroup kGroup =
@@ -104,7 +104,7 @@ class RowTable {
            Buffer<std::byte>& memory);
 
   // add() adds a segment of `units` units of one of the operations, with the
-  // address of each operand. Those of absent operands are ignored.
+  // address of each operand, which is ignored if the operand is absent.
   void add(std::size_t units, std::initializer_list<const void*> addresses,
            std::size_t operation = 0);
 

@@ -1,7 +1,7 @@
 // Validates the lists of an operation and writes their segment table in one
 // pass. Lists often have thousands of small tensors of one dtype, so the fast
 // path compares each tensor with the dtype of the tensor before it, and only a
-// tensor that differs is looked up and examined for what is wrong with it.
+// tensor that differs is looked up and examined.
 #include "master/tensor_list.h"
 
 #include <cstdio>

@@ -53,15 +53,15 @@ inline bool is_valid_data(const Tensor& tensor, std::uint32_t type) noexcept {
 [[noreturn]] void refuse_dtype(const std::string& name, std::uint32_t type,
                                std::uint32_t taken);
 
-// OperandList is the tensors of one operand, and its name in error texts. If the
-// name is null, there is no list: the caller sets the operand's addresses.
+// OperandList is the tensors of one operand, and its name in error texts. If
+// the name is null, there is no list: the caller sets the operand's addresses.
 struct OperandList {
   const char* name;
   TensorList tensors;
   const char* count_name = "tensor count";
 };
 
-// OperationTable is the operations of a list: those of a family of kernels, one
+// OperationTable is the operations of a list: a family of kernels, one kernel
 // for each combination of dtypes.
 struct OperationTable {
   const slave::KernelGroup* group;
@@ -95,7 +95,7 @@ struct SegmentList {
   GrainRule grains;
 };
 
-// make_segments() validates the lists, of which there is one for each operand,
+// make_segments() validates the lists, one for each operand,
 // and makes their segment table in `memory`: segment i consists of tensor i of
 // every list and has the operation of their dtypes. If `by_grain`, each
 // segment also holds the number of its first grain. Keeps the address of

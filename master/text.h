@@ -33,7 +33,7 @@ class ClassicLocale {
 // Reads a decimal number. Returns false if the text is anything else.
 bool read_number(const std::string& text, double& value);
 
-// Reads what is not a decimal number: inf, -inf, nan or a hexadecimal number
+// Reads numbers other than decimal ones: inf, -inf, nan or a hexadecimal number
 // (0x1p+4). Returns false if the text is anything else.
 bool read_special_number(const std::string& text, double& value);
 

@@ -20,7 +20,7 @@ struct Operation {
   Pass pass;
   std::uint32_t traffic_bytes;  // read and written for one unit
   std::uint32_t scratch_bytes;  // of a slave: Tile::scratch
-  std::uint32_t tile_step;      // tiles in LDM are multiples of so many units,
+  std::uint32_t tile_step;      // tiles in LDM are a multiple of these units,
                                 // except the last of a segment; 0: any
   std::uint32_t args_bytes;     // a multiple of 4
   const void* args;             // alive until the join
@@ -118,7 +118,7 @@ struct Segment {
   }
 };
 
-// segment_bytes() is the distance of segments with so many operands.
+// segment_bytes() returns the distance of segments with operand_count operands.
 constexpr std::size_t segment_bytes(int operand_count) noexcept {
   return sizeof(Segment) +
          static_cast<std::size_t>(operand_count) * sizeof(std::byte*);

@@ -189,7 +189,7 @@ HWY_NOINLINE inline bool has_nonfinite(const float* data, std::size_t count) {
 
 // accumulate() adds to result[c][lane], for each of `columns`, the sum of the
 // products weight[j][lane] * rows[j][c] of the units j of a step; `factor` is
-// that of Accumulation. The weights of hidden units are 0, which hides all but
+// as in Accumulation. The weights of hidden units are 0, which hides all but
 // inf and nan; these are left out unit by unit.
 HWY_NOINLINE inline void accumulate(const float* weights, const float* rows,
                                     std::size_t count, std::size_t columns,

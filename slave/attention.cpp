@@ -1,5 +1,5 @@
 // The kernels of attention, forward, compiled once per target by Highway. Each
-// lane of a vector is one query of a block; keys and values stream past it in
+// lane of a vector is one query of a panel; keys and values stream past it in
 // steps, as in FlashAttention: the products of a step become probabilities in
 // place, and sum and output are rescaled when the maximum grows.
 
@@ -28,7 +28,7 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   auto* packed = operand<float>(tile, 1);
   auto* scratch = static_cast<float*>(tile.scratch);
   const std::size_t columns = args.columns, lanes = args.lanes;
-  for (std::size_t block = 0; block < tile.count; ++block) {
+  for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       const float* row = widened<Format>(x, columns, scratch);
       for (std::size_t c = 0; c < columns; ++c) packed[c * lanes + i] = row[c];
@@ -50,7 +50,7 @@ HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
   auto* lse = operand<float>(tile, 2);
   auto* row = static_cast<float*>(tile.scratch);
   const std::size_t columns = args.value_columns, lanes = args.lanes;
-  for (std::size_t block = 0; block < tile.count; ++block) {
+  for (std::size_t panel = 0; panel < tile.count; ++panel) {
     const float* const max = state + AttentionState::kMax * lanes;
     const float* const sum = state + AttentionState::kSum * lanes;
     const float* const values = state + AttentionState::kOut * lanes;
@@ -73,8 +73,8 @@ HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
 
 // ---- Softmax of a step
 
-// softmax_step() replaces the scores of a step, each row of which is a key, by
-// p, and updates m and l. factor[lane] becomes what the output is multiplied
+// softmax_step() replaces the scores of a step, whose rows are keys, by p, and
+// updates m and l. factor[lane] becomes what the output is multiplied
 // by.
 template <bool kMask, std::size_t... g>
 HWY_INLINE void softmax_lanes(float* scores, const float* mask,
@@ -136,8 +136,8 @@ HWY_NOINLINE void softmax_step(float* scores, const float* mask,
   });
 }
 
-// visible_keys() describes `count` keys from `first` on, of which lane i sees
-// those below position.visible + i.
+// visible_keys() describes `count` keys from `first` on. Lane i sees the keys
+// below position.visible + i.
 HWY_INLINE void visible_keys(const AttentionPosition& position,
                              std::size_t first, std::size_t count,
                              std::size_t lanes, Visible& visible) {

@@ -1,6 +1,6 @@
 // The arguments of the attention kernels, and the contract of each family.
-// A block is up to args.lanes consecutive rows of one head: queries, or, for
-// the gradients of key and value, keys. A block is computed in parallel, one
+// A panel is up to args.lanes consecutive rows of one head: queries, or, for
+// the gradients of key and value, keys. A panel is computed in parallel, one
 // row in each lane, and the rows on the other side are the units of a segment,
 // which stream through LDM: no sum is over lanes, so that the bits depend
 // neither on the vectors of a CPU nor on the size of a block. All arithmetic is
@@ -21,7 +21,7 @@
 
 namespace swamp::slave {
 
-// attention_pack: x (in), packed (out, float32). A unit is a block: `rows` rows
+// attention_pack: x (in), packed (out, float32). A unit is a panel: `rows` rows
 //   of `columns` elements of x. Element c of row i becomes packed[c * lanes +
 //   i]; packed is 0 in the lanes from `rows` on.
 // attention: k (in, rows), v (in, rows), packed q (in, constant), mask (in;
@@ -35,14 +35,14 @@ namespace swamp::slave {
 //   m is replaced by 0 in the differences as long as it is -inf. Tiles must
 //   begin at a step.
 // attention_output: out (out), AttentionState (in), lse (out, float32, of a
-//   row). A unit is a block: out_ic = r(o_c / l + 0); lse = LogSumExp::high of
+//   row). A unit is a panel: out_ic = r(o_c / l + 0); lse = LogSumExp::high of
 //   attention_lse(). A row with no key but such with e_ij = -inf (l is 0): out
 //   is 0, lse is +inf.
 struct AttentionArgs {
   std::uint32_t columns;        // of a row of q and k
   std::uint32_t value_columns;  // of a row of v and out
   std::uint32_t lanes;          // a multiple of kAttentionLanes
-  std::uint32_t rows;           // of the block of a unit, at most `lanes`
+  std::uint32_t rows;           // of the panel of a unit, at most `lanes`
   float scale;
   std::uint32_t reserved;
 };
@@ -54,7 +54,7 @@ struct AttentionArgs {
 //   attention_padded(columns), 0 in the columns after x).
 // attention_backward: q (in, rows), g (in, rows), AttentionDot (in, of a row),
 //   mask (in; float32, `lanes` values for each query; absent: none), dq
-//   (inout, float32 rows of attention_padded(columns)), a block of keys
+//   (inout, float32 rows of attention_padded(columns)), a panel of keys
 //   (constant, float32): packed k, packed v, and k widened. The units are
 //   queries; the lanes are keys. Partial result: dk, then dv, each `lanes`
 //   floats for each of its columns. With t_ij = dot(g_i, v_j):
@@ -65,7 +65,7 @@ struct AttentionArgs {
 //     dq_ic += sum of fma(s, k_jc), sums over kAttentionLanes keys
 //   dq and dk lack the factor `scale`. Tiles must begin at a multiple of
 //   kAttentionQueries.
-// attention_unpack: x (out, rows), packed (in, float32). A unit is a block, as
+// attention_unpack: x (out, rows), packed (in, float32). A unit is a panel, as
 //   of attention_pack: x = r(packed * scale + 0).
 // attention_round: x (out, rows), wide (in, float32, as of attention_widen):
 //   x = r(wide * scale + 0).
@@ -73,7 +73,7 @@ struct AttentionBackwardArgs {
   std::uint32_t columns;        // of a row of q and k
   std::uint32_t value_columns;  // of a row of v and g
   std::uint32_t lanes;          // a multiple of kAttentionLanes
-  std::uint32_t rows;           // keys of the block, at most `lanes`
+  std::uint32_t rows;           // keys of the panel, at most `lanes`
   float scale;
   std::uint32_t reserved;
   // Unit i sees the lanes below visible + i % period: units are the queries of
@@ -111,7 +111,7 @@ struct AttentionPosition {
   static constexpr std::int64_t kAll = std::int64_t{1} << 62;
 };
 
-// AttentionState is the partial result of a block: m, l and o, each of `lanes`
+// AttentionState is the partial result of a panel: m, l and o, each of `lanes`
 // floats, and o once for each column of the value.
 struct AttentionState {
   static constexpr std::size_t bytes(std::size_t lanes,

@@ -1,6 +1,6 @@
 // The kernels of attention, backward, compiled once per target by Highway. A
-// block is keys, one in each lane, and the queries stream past it: dk and dv
-// are sums of the block, dq is added to the row of each query. The
+// panel is keys, one in each lane, and the queries stream past it: dk and dv
+// are sums of the panel, dq is added to the row of each query. The
 // probabilities are computed again from lse.
 
 #include "slave/attention_args.h"
@@ -108,7 +108,7 @@ HWY_INLINE void unpack(const void* arguments, const Tile& tile, Result&) {
   auto* x = operand<typename Format::Element>(tile, 0);
   const auto* packed = operand<const float>(tile, 1);
   auto* row = static_cast<float*>(tile.scratch);
-  for (std::size_t block = 0; block < tile.count; ++block) {
+  for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       for (std::size_t c = 0; c < columns; ++c) row[c] = packed[c * lanes + i];
       store_scaled<Format>(row, args.scale, columns, row, x);
@@ -155,8 +155,8 @@ HWY_INLINE void gradient_lanes(float* scores, float* products,
   }
 }
 
-// gradients() replaces the scores of a step, each row of which is a query, by
-// p, and the products of gradient and value by s.
+// gradients() replaces the scores of a step, whose rows are queries, by p, and
+// the products of gradient and value by s.
 HWY_NOINLINE void gradients(float* scores, float* products, const float* mask,
                             const AttentionDot* dots, std::size_t count,
                             std::size_t lanes, const Visible& visible) {

@@ -18,7 +18,7 @@ void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
   const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
   auto* packed = static_cast<float*>(tile.operands[1]);
-  for (std::size_t block = 0; block < tile.count; ++block) {
+  for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t c = 0; c < args.columns; ++c) {
       for (std::size_t i = 0; i < args.lanes; ++i) {
         *packed++ = i < args.rows ? Format::widen(x[i * args.columns + c]) : 0;
@@ -28,7 +28,7 @@ void pack(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
-// Lane is one lane of a block: its elements are `stride` floats apart.
+// Lane is one lane of a panel: its elements are `stride` floats apart.
 struct Lane {
   float* at;
   std::size_t stride;
@@ -106,7 +106,7 @@ void output(const void* arguments, const Tile& tile, Result&) {
   auto* out = static_cast<typename Format::Element*>(tile.operands[0]);
   auto* state = static_cast<float*>(tile.operands[1]);
   auto* lse = static_cast<float*>(tile.operands[2]);
-  for (std::size_t block = 0; block < tile.count; ++block) {
+  for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       const Lane lane{state + i, args.lanes};
       const float sum = lane[AttentionState::kSum];
@@ -169,7 +169,7 @@ void unpack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
   auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
   const auto* packed = static_cast<float*>(tile.operands[1]);
-  for (std::size_t block = 0; block < tile.count; ++block) {
+  for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       for (std::size_t c = 0; c < args.columns; ++c) {
         *x++ = Format::narrow(packed[c * args.lanes + i] * args.scale + 0.0f);
@@ -187,10 +187,10 @@ void backward(const void* arguments, const Tile& tile, Result&) {
   const auto* dots = static_cast<AttentionDot*>(tile.operands[2]);
   const auto* mask = static_cast<float*>(tile.operands[3]);
   auto* dq = static_cast<float*>(tile.operands[4]);
-  auto* block = static_cast<float*>(tile.operands[5]);
+  auto* panel = static_cast<float*>(tile.operands[5]);
   auto* partial = static_cast<float*>(tile.partial);
   const std::size_t padded = attention_padded(args.columns);
-  const float* keys = block + (args.columns + args.value_columns) * args.lanes;
+  const float* keys = panel + (args.columns + args.value_columns) * args.lanes;
   const std::size_t columns = args.columns;
   const std::size_t value_columns = args.value_columns;
   for (std::size_t at = 0; at < tile.count; at += kAttentionQueries) {
@@ -203,8 +203,8 @@ void backward(const void* arguments, const Tile& tile, Result&) {
     const std::size_t groups = args.lanes / kAttentionLanes;
     std::vector<float> dq_sums((end - at) * groups * columns);
     for (std::size_t i = 0; i < args.lanes; ++i) {
-      const Lane k{block + i, args.lanes};
-      const Lane v{block + columns * args.lanes + i, args.lanes};
+      const Lane k{panel + i, args.lanes};
+      const Lane v{panel + columns * args.lanes + i, args.lanes};
       const Lane dk{partial + i, args.lanes};
       const Lane dv{partial + columns * args.lanes + i, args.lanes};
       std::vector<float> dk_sums(columns), dv_sums(value_columns);

@@ -125,7 +125,7 @@ HWY_INLINE bool batch_has_nonfinite(const Bits* batch, Bits exponent) {
   return !hn::AllFalse(d, bad);
 }
 
-// check_batches() flags what is inf or nan in the whole batches of `data`, and
+// check_batches() flags inf and nan in the whole batches of `data`, and
 // returns the index of the first element after them.
 template <class Bits>
 HWY_INLINE std::size_t check_batches(const Bits* data, std::size_t count,

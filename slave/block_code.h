@@ -1,7 +1,7 @@
 // The 8-bit codes of block-wise moments: bitsandbytes' dynamic map
-// (functional.create_dynamic_map), as formulas, of which a value is the code's
-// times absmax of its block; and float8_e4m3fn, of which it is the code's times
-// float8_scale(absmax).
+// (functional.create_dynamic_map), as formulas: a value is the code's value
+// times absmax of its block; and float8_e4m3fn: a value is the code's value
+// times float8_scale(absmax).
 #ifndef SWAMP_SLAVE_BLOCK_CODE_H_
 #define SWAMP_SLAVE_BLOCK_CODE_H_
 
@@ -79,10 +79,10 @@ inline float block_unit(float absmax) noexcept {
   return float_to_bits(unit) == 0x7f800000 ? 0x1.fffffep127f : unit;
 }
 
-// float8_scale() is the scale of a block of float8_e4m3fn moments, and a code
-// is that of f32(value / scale), to nearest even; of nan 0x7f. This is
-// quantize_fp8() of torchao/optim/subclass_fp8.py: a v far below that of its
-// block becomes 0.
+// float8_scale() returns the scale of a block of float8_e4m3fn moments. A code
+// is f32(value / scale), rounded to nearest even; nan is 0x7f. This is
+// quantize_fp8() of torchao/optim/subclass_fp8.py: a v far below the largest of
+// its block becomes 0.
 inline float float8_scale(float absmax) noexcept {
   return (absmax < 1e-12f ? 1e-12f : absmax) / 448.0f;
 }

@@ -39,7 +39,7 @@ struct Narrow {
   static constexpr int kMantissa = static_cast<int>(kFormat.mantissa());
   static constexpr int kLargest = static_cast<int>(kFormat.largest());
   static constexpr int kOverflow = kLargest + (kFormat.has_infinity() ? 1 : 0);
-  // What changes the bits of a normal number into those of inf or nan.
+  // Added to a normal number's bits, it makes inf or nan of them.
   static constexpr int kSpecial =
       (((kLargest + 1) << kCut) + kRebias) ^
       (kFormat.has_infinity() ? 0x7f800000 : 0x7fc00000);
@@ -121,7 +121,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bits(DF df,
   const auto one = hn::Set(di, 1);
 
   // Normal results: rebias and round off kCut bits. A carry out gives inf; the
-  // minimum, for what is larger.
+  // minimum limits larger ones.
   const auto is_normal = hn::VecFromMask(
       di, hn::Gt(magnitude, hn::Set(di, N::kRebias + (1 << 23) - 1)));
   const auto odd = hn::And(hn::ShiftRight<N::kCut>(magnitude), one);

@@ -65,7 +65,7 @@ struct Float8 : Storage<kType, std::uint8_t, std::uint8_t, float> {
       return float_from_bits(sign |
                              ((magnitude << kCut) + ((kLeast - 1) << 23)));
     }
-    // A subnormal number, of which the last place is a normal float.
+    // A subnormal number, whose last place is a normal float.
     const float value = static_cast<float>(magnitude) *
                         float_from_bits((kLeast - kFormat.mantissa_bits) << 23);
     return float_from_bits(sign | float_to_bits(value));

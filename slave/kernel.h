@@ -102,11 +102,11 @@ constexpr TypedOperand constant(std::uint8_t type) {
   operand.row = true;
   return operand;
 }
-// So many bytes, the same for all units of a segment.
+// An operand of `bytes` bytes, the same for all units of a segment.
 constexpr TypedOperand constant_bytes(std::uint8_t bytes) {
   return {Access::constant, kNoScalarType, bytes, false};
 }
-// What is not of a ScalarType, of so many bytes.
+// An operand of another type than a ScalarType, of `bytes` bytes.
 constexpr TypedOperand in_bytes(std::uint8_t bytes) {
   return {Access::in, kNoScalarType, bytes, false};
 }
@@ -187,6 +187,16 @@ constexpr std::uint32_t args_bytes_of() noexcept {
 // Tile is the input of a kernel: the part of a segment that it computes now,
 // and hints about memory. All positions and hints are here, none are in the
 // arguments.
+//
+// A kernel may assume of the order: operands[s] is operand s of its row in
+// slave/kernels.inc, null if it is absent. Unit i of every operand belongs to
+// unit first + i of the tensor, and the units of an operand without a `layout`
+// follow each other. The tiles that make one partial result come in the order
+// of their units, to one slave. Nothing else has an order: other tiles are
+// computed before, after or at the same time, by other slaves and in other
+// sizes, and the addresses of two operands may be in any order and at any
+// distance. So a result must not depend on the tile's size, except through
+// `partial`.
 struct Tile {
   void* const* operands = nullptr;  // `count` units of each operand
   std::size_t count = 0;            // units: elements, or rows
@@ -195,7 +205,7 @@ struct Tile {
   // operation has none. It is zero before the first tile.
   void* partial = nullptr;
   // 0: all units belong to the partial result at `partial`. Otherwise the tile
-  // may hold several grains of its tensor, each of so many units, and their
+  // may hold several grains of its tensor, each of that many units, and their
   // partial results are consecutive.
   std::size_t grain_units = 0;
   // Hint: how far ahead to prefetch operands that are read; 0: not at all.
@@ -256,7 +266,7 @@ struct KernelTables {
 KernelTables kernel_tables() noexcept;
 
 // flops_of() returns the floating-point operations of one unit, for the cost
-// model: those of products and of attention's, and 0 for all other kernels.
+// model: for products and attention; 0 for all other kernels.
 // slave/flops.cpp defines it; a test may define its own instead.
 double flops_of(KernelId kernel, const void* args) noexcept;
 

@@ -80,7 +80,7 @@ struct ScanPartial {
   std::int64_t min_key;           // if finite_count != 0
   std::int64_t max_key;           // if finite_count != 0
 
-  // add() adds what was found in elements after those of this one.
+  // add() adds the result of later elements.
   void add(const ScanPartial& later) noexcept {
     if (inf_count + nan_count == 0) first_nonfinite = later.first_nonfinite;
     inf_count += later.inf_count;
@@ -200,13 +200,13 @@ constexpr RoundingBits rounding_bits(const RoundingKey& key,
 }
 
 // adam_stochastic (gradient, weight, m, v, RoundingKey), without a master: the
-//   same in float32. What is not float32, weight or moments, is widened, and
-//   rounded stochastically when it is stored: up with a probability of what is
-//   cut off, by RoundingBits. Results in the range of normal numbers use all
-//   bits that are cut off, subnormal float16 the first 16. Exact results are
-//   never changed; inf stays inf, nan stays nan. With six operands: gradient,
-//   float32 master, m, v, the model's weight, key. The model's weight is the
-//   master rounded to nearest.
+//   same in float32. A weight or moment of another type is widened, and
+//   rounded stochastically when it is stored: up with the probability of the
+//   cut-off part, by RoundingBits. Results in the range of normal numbers use
+//   all bits that are cut off, subnormal float16 the first 16. Exact results
+//   are never changed; inf stays inf, nan stays nan. With six operands:
+//   gradient, float32 master, m, v, the model's weight, key. The model's weight
+//   is the master rounded to nearest.
 // adam_kahan (gradient, weight, m, v, compensation, key): the weight of the
 //   formula is p + c, the model's weight and its compensation, in float32:
 //   p = r(p'), c = r(p' - p), to nearest. The moments are rounded as above.

@@ -1,7 +1,7 @@
 // The kernels of LayerNorm and RMSNorm, compiled once per target by Highway. A
-// row is read twice: for the sums of its chunks, of which norm_statistics()
-// makes mean and rstd, and to write y. RMSNorm is the same without mean and
-// bias.
+// row is read twice: for the sums of its chunks, from which
+// norm_statistics() makes mean and rstd, and to write y. RMSNorm is the same
+// without mean and bias.
 #include <algorithm>
 
 #include "slave/kernel_table.h"
@@ -211,7 +211,7 @@ HWY_INLINE void norm_chunks(const typename Format::Element* x,
   }
 }
 
-// norm() is layer_norm if kMean, else rms_norm, whose operands are those of
+// norm() computes layer_norm if kMean, else rms_norm, which has the operands of
 // layer_norm without bias and mean.
 template <class Format, class Weight, bool kMean>
 HWY_INLINE void norm(const void* arguments, const Tile& tile, Result&) {

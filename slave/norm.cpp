@@ -200,7 +200,7 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
   (store_lanes<Format>(sums[kPairs], lanes + 2 * kPairs * kStep), ...);
 }
 
-// flag_all() reads a tile again, to flag what is inf or nan.
+// flag_all() reads a tile again, to flag inf and nan.
 template <class Format>
 HWY_NOINLINE void flag_all(const void* tile, std::size_t count,
                            std::size_t first, Result& result) {

@@ -106,7 +106,7 @@ HWY_INLINE void transposed_words(D d, const Source<Format>& x, std::size_t lane,
 
 #if HWY_TARGET == HWY_AVX3
 // transposed_lines() sets words[i] to word w + i of 16 lanes. It reads half a
-// line of each lane at once, because lines of so many lanes may evict each
+// line of each lane at once, because lines of all lanes may evict each
 // other from L1.
 template <class Format>
 HWY_INLINE void transposed_lines(const Source<Format>& x, std::size_t lane,
@@ -146,7 +146,7 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
   constexpr std::size_t kWidth = hn::MaxLanes(D());
   const std::size_t words = x.terms / kWordTerms<Format> / 4 * 4;
   std::size_t w = 0;
-  // prefetch() prefetches a line of what is packed after these lanes.
+  // prefetch() prefetches a line that is packed after these lanes.
   const auto prefetch = [&] {
     for (std::size_t i = 0; i < kWidth; ++i) {
       hwy::Prefetch(x.at(lane + kWidth + i, w * kWordTerms<Format>));
@@ -173,8 +173,8 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
 }
 
 // for_lanes() calls visit(d, lane) for groups of lanes that are as many as `d`
-// has: vectors first, then groups of eight and of four, of which the last one
-// may overlap that before it. It returns the lanes visited: all, or none of
+// has: vectors first, then groups of eight and of four; the last one may
+// overlap the one before it. It returns the lanes visited: all, or none of
 // fewer than four.
 template <class Visit>
 HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
@@ -208,8 +208,8 @@ HWY_INLINE hn::Vec<D> widen_half(D d, hn::Vec<hn::RebindToUnsigned<D>> word,
   }
 }
 
-// The terms of a transposed matrix are far from each other: so many are
-// prefetched.
+// The number of terms of a transposed matrix that are prefetched, because they
+// are far from each other.
 constexpr std::size_t kTermsAhead = 8;
 
 // pack_floats() packs the terms of a source in the order of the sum.
@@ -650,7 +650,7 @@ struct Product {
             steps_of(operand, lines, element_bytes).column};
   }
 
-  // pack_rows() packs a block of rows and terms, in slivers.
+  // pack_rows() packs a part of the rows and terms, in slivers.
   HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
                             std::size_t terms) const {
     Source<In> block{a, a_at.row, a_at.column, rows, terms};
@@ -669,7 +669,7 @@ struct Product {
     }
   }
 
-  // Copies a block of a to the scratch memory after the packed rows; the
+  // Copies a part of a to the scratch memory after the packed rows; the
   // dimension with the longer runs becomes contiguous.
   HWY_INLINE Source<In> gathered(std::size_t row, std::size_t rows,
                                  std::size_t term, std::size_t terms) const {
@@ -783,8 +783,8 @@ HWY_INLINE void product(const void* arguments, const Tile& tile, Result&) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// rows_of_words() sets kHeight rows of sums to those of groups of eight words
-// of a whole panel, whose terms are consecutive, without packing them. It
+// rows_of_words() computes kHeight rows of sums from groups of eight words of a
+// whole panel, whose terms are consecutive, without packing them. It
 // returns the number of terms; with pairs 0, if the instruction may not be
 // used.
 template <class Format, std::size_t kHeight>

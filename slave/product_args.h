@@ -2,8 +2,8 @@
 // family. Every element of a result is one chain of fused multiply-adds,
 //   sum = fma(a_t, b_t, sum), beginning with 0,
 // over the terms t in the order 1, 0, 3, 2, 5, 4, ...; a last term without a
-// partner comes alone. A chain is never divided: between blocks of terms its
-// float32 value is stored and loaded. So the bits depend neither on blocks,
+// partner comes alone. A chain is never divided: between parts of terms its
+// float32 value is stored and loaded. So the bits depend neither on parts,
 // slaves and vectors nor on the instruction: the bfloat16 instruction of
 // AVX512-BF16 adds the odd product of a pair first, then the even one.
 #ifndef SWAMP_SLAVE_PRODUCT_ARGS_H_
@@ -78,9 +78,9 @@ struct ProductPackArgs {
 //   a's elements from kSplit on, and that of the others; with `wide` = 2 that
 //   of multiples of kProductUnit, and that of what is left of each product.
 //   With s the float32 product of two scales, and inner = f32(the exact sum of
-//   a block of `block` terms):
+//   a scale block of `block` terms):
 //     block = 0: y = s * inner, of all terms and the only scales
-//     else: y = y + s * inner, block after block, beginning with 0; each
+//     else: y = y + s * inner, scale block after scale block, from 0; each
 //       operation is rounded to float32
 //   out = r(factor * y); a nan is the quiet nan with payload 0. If `first` is 0
 //   it goes on from `sums`; if `last` is 0 it ends there: kProductLanes floats
@@ -96,7 +96,7 @@ struct ScaledProductArgs {
 };
 
 struct ProductRuns {
-  const std::size_t* begins;  // of runs of so many neighbours
+  const std::size_t* begins;  // of runs of `length` neighbours
   std::uint64_t length;
 
   std::size_t place(std::size_t i) const noexcept {
@@ -108,7 +108,7 @@ struct ProductArgs {
   std::uint64_t terms;
   std::uint64_t columns;
   ProductLines in, self, out;  // in: of a; product_rows: of b
-  // Of scratch: a part of `a` of so many rows and terms is packed at a time.
+  // Rows and terms of the part of `a` that is packed into scratch at a time.
   std::uint32_t block_rows, block_terms;  // block_terms is even
   float alpha, beta;
   std::uint32_t first, last;
@@ -149,8 +149,8 @@ constexpr std::size_t product_panel_bytes(std::size_t terms, std::size_t width,
 }
 
 // product_scratch_bytes() is Operation::scratch_bytes of `product`: a tile of
-// sums, the packed rows, each group of which begins with a ProductPanel, and
-// gathered elements, of which each has gathered_bytes (0 without gather).
+// sums, the packed rows, whose groups begin with a ProductPanel, and gathered
+// elements of gathered_bytes each (0 without gather).
 constexpr std::size_t product_scratch_bytes(
     std::size_t block_rows, std::size_t block_terms,
     std::size_t gathered_bytes) noexcept {

@@ -191,7 +191,7 @@ class ExactSum {
       units_ += static_cast<Integer>(std::ldexp(product, kUnit));
     }
   }
-  // rounded() rounds once: what is cut off is kept as an odd last bit.
+  // rounded() rounds once: the cut-off part is kept as an odd last bit.
   float rounded() const {
     if (special_ != 0) return quiet(static_cast<float>(special_));
     Integer magnitude = units_ < 0 ? -units_ : units_;

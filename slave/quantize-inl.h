@@ -53,7 +53,7 @@ HWY_INLINE VU nearest_even_code(VU bits, std::uint32_t mantissa_bits,
 // Magnitude is the parts of |v| that rounding needs: |v| = mantissa * 2^k, and
 // `cut` bits of the mantissa are below the format's.
 struct Magnitude {
-  VU exponent;  // at least that of the format's smallest normal number
+  VU exponent;  // at least the exponent of the smallest normal number
   VU mantissa;
   VU cut;
 
@@ -79,9 +79,9 @@ struct Magnitude {
 };
 
 // Encoder converts vectors. v is the number that is rounded, x has its sign. It
-// has a copy of the arguments, because the compiler cannot know that octets are
+// has a copy of the arguments, because the compiler cannot know that bytes are
 // not stored over the kernel's. For the same reason an Encoder should be a
-// local variable of which no address is passed on. kPowerOfTwo is any rounding
+// local variable whose address is not passed on. kPowerOfTwo is any rounding
 // of Specials::exponent.
 inline constexpr std::uint32_t kPowerOfTwo = ~0u;
 template <std::uint32_t kRounding, bool kTapered>
@@ -175,7 +175,7 @@ struct Encoder {
   }
 };
 
-// So many vectors of codes are stored at once, as octets or, packed, as halves.
+// Vectors of codes that are stored at once, as bytes or, packed, as halves.
 inline constexpr std::size_t kVectors = 4, kWidth = kVectors * kLanes;
 
 // streams() returns whether all stores of whole vectors from `to` on can be
@@ -184,8 +184,8 @@ HWY_INLINE bool streams(const std::uint8_t* to) {
   return reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
 }
 
-// store_codes() stores kWidth codes; two packed codes are an octet, the first
-// in the low half. `to` is aligned to what is stored if `non_temporal`.
+// store_codes() stores kWidth codes; two packed codes are a byte, the first
+// in the low half. `to` is aligned to the stored bytes if `non_temporal`.
 HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
                             std::uint8_t* to) {
 #if HWY_TARGET == HWY_SCALAR
@@ -208,11 +208,11 @@ HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
   };
   const auto low = low_halves(d16, codes[1], codes[0]);
   const auto high = low_halves(d16, codes[3], codes[2]);
-  const auto store = [&](auto d, auto octets) HWY_ATTR {
+  const auto store = [&](auto d, auto bytes) HWY_ATTR {
     if (kHasNonTemporalStores && non_temporal) {
-      hn::Stream(octets, d, to);
+      hn::Stream(bytes, d, to);
     } else {
-      hn::StoreU(octets, d, to);
+      hn::StoreU(bytes, d, to);
     }
   };
   if (pack) {
@@ -227,7 +227,7 @@ HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
 #endif
 }
 
-// A turn is so many elements, a multiple of kWidth of any target.
+// The elements of a turn, a multiple of kWidth of any target.
 inline constexpr std::size_t kTurn = 64;
 static_assert(kTurn % kWidth == 0);
 
@@ -279,7 +279,7 @@ class Decoder {
   HWY_INLINE Decoder(const DequantizeArgs& args, const float* values)
       : args_(args), values_(values) {}
 
-  // scaled() returns scaled_value() of kLanes codes, one an octet.
+  // scaled() returns scaled_value() of kLanes codes, one a byte.
   HWY_INLINE VF scaled(const std::uint8_t* at, VF scale) const {
     const DF df;
     const DU du;

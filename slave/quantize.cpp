@@ -115,7 +115,7 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
   std::size_t counted = 0;
   auto& partial = *partial_result<QuantizePartial>(tile);
   // turn() converts kTurn elements.
-  const auto turn = [&](const Element* from, const std::uint8_t* octets,
+  const auto turn = [&](const Element* from, const std::uint8_t* bytes,
                         std::size_t index, bool stream,
                         std::uint8_t* to) HWY_ATTR {
     for (std::size_t i = 0; i < kTurn; i += kWidth) {
@@ -124,8 +124,8 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
         const std::size_t at = i + v * kLanes;
         VU bits = hn::Zero(du);
         if constexpr (kRounding == kStochastic) {
-          bits = octets != nullptr
-                     ? hn::PromoteTo(du, hn::LoadU(d8, octets + at))
+          bits = bytes != nullptr
+                     ? hn::PromoteTo(du, hn::LoadU(d8, bytes + at))
                      : hn::ShiftRight<24>(
                            words.first(static_cast<std::uint32_t>(index + at)));
         }
@@ -148,11 +148,11 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
   if (i < count) {
     const std::size_t rest = count - i;
     Element last[kTurn] = {};
-    std::uint8_t octets[kTurn] = {};
+    std::uint8_t bytes[kTurn] = {};
     std::memcpy(last, x + i, rest * sizeof last[0]);
-    if (random != nullptr) std::memcpy(octets, random + i, rest);
+    if (random != nullptr) std::memcpy(bytes, random + i, rest);
     std::uint8_t codes[kTurn];
-    turn(last, random == nullptr ? nullptr : octets, first + i, false, codes);
+    turn(last, random == nullptr ? nullptr : bytes, first + i, false, codes);
     std::memcpy(out + i / args.elements, codes, rest / args.elements);
   }
   if (kHasNonTemporalStores && stream) hwy::FlushStream();

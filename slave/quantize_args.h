@@ -14,15 +14,15 @@
 
 namespace swamp::slave {
 
-// quantize: x (in), codes (out, octets), random (in, an octet of each element;
-//   absent: as below). A unit is an octet of codes: one element, or two, the
-//   first of which is in the low half. With v = f32(x * scale), a code is the
+// quantize: x (in), codes (out, bytes), random (in, a byte of each element;
+//   absent: as below). A unit is a byte of codes: one element, or two, the
+//   first one in the low half. With v = f32(x * scale), a code is the
 //   format's number that `rounding` chooses for v, with the sign of x:
 //   nearest_even, nearest_away: the nearest, of two the even one, or that of
 //     the larger magnitude
-//   stochastic, with an octet r of random bits: with step(y) the distance of
+//   stochastic, with a byte r of random bits: with step(y) the distance of
 //     the format's numbers from |y| on and t = fma(r / 256, step(v), |v|):
-//     floor(t / step(t)) * step(t). r is the upper octet of `weight` of
+//     floor(t / step(t)) * step(t). r is the upper byte of `weight` of
 //     rounding_bits(key, index of the element).
 //   Specials::tapered: nearest_away, at the width of the mantissa that the
 //     exponent of v has; between 2^-23 and 2^-22: 2^-22.
@@ -70,8 +70,8 @@ struct QuantizePartial {
   }
 };
 
-// dequantize: x (out), codes (in, octets), values (constant: float32 of the 256
-//   octets, or of the 16 codes). x = r(values[code] * scale). A unit is as of
+// dequantize: x (out), codes (in, bytes), values (constant: float32 of the 256
+//   bytes, or of the 16 codes). x = r(values[code] * scale). A unit is as of
 //   quantize. `scale` is finite.
 struct DequantizeArgs {
   float scale;
@@ -88,9 +88,9 @@ inline float scaled_value(float value, float scale) noexcept {
 }
 
 // quantize_blocks: x (in), codes and scales along rows (out), codes and scales
-//   along columns (out; each pair may be absent), random (in, an octet of each
-//   element of x; absent: as of quantize). A unit is a stripe of so many rows
-//   of a matrix; its last stripe may have fewer. The blocks of a row are
+//   along columns (out; each pair may be absent), random (in, a byte of each
+//   element of x; absent: as of quantize). A unit is a stripe of some rows
+//   of a matrix; its last stripe may have fewer. The scale blocks of a row are
 //   `block` neighbours, fewer at its end; those of a column too, and its codes
 //   are written as a row. A line of an operand is what the stripe has of a row
 //   of x, or, along columns, of a row of the transpose. Square blocks have
@@ -140,7 +140,7 @@ struct BlockArgs {
   std::uint32_t reserved;
 };
 inline constexpr std::size_t kMaxBlock = 128;
-// Columns are computed in parts of so many; also the scratch memory, in octets,
+// The most columns that are computed at once; also the bytes of scratch memory
 // that they need.
 inline constexpr std::size_t kBlockWidth = 128;
 inline constexpr std::size_t kBlockScratch = kMaxBlock * kBlockWidth;

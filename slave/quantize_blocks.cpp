@@ -204,12 +204,12 @@ HWY_NOINLINE std::uint32_t amax_without_nan(const typename Format::Element* x,
 
 // The blocks of a row whose scales are chosen together.
 constexpr std::size_t kGroup = 64;
-constexpr std::size_t kLine = 64;  // octets of a cache line
+constexpr std::size_t kLine = 64;  // bytes of a cache line
 static_assert(kBlockWidth % kWidth == 0);
 
 #if HWY_TARGET != HWY_SCALAR
 using D8 = hn::FixedTag<std::uint8_t, 16>;
-// interleave() makes vectors 2i and 2i + 1 of the alternating octets of i and i
+// interleave() makes vectors 2i and 2i + 1 of the alternating bytes of i and i
 // + 8.
 HWY_INLINE void interleave(hn::Vec<D8>* v) {
   const D8 d;
@@ -222,7 +222,7 @@ HWY_INLINE void interleave(hn::Vec<D8>* v) {
 }
 #endif
 
-// transpose() writes `rows` octets of each of `columns` columns; the rows are
+// transpose() writes `rows` bytes of each of `columns` columns; the rows are
 // kBlockWidth apart, the outputs out_step. Whole cache lines are stored at
 // once, because the outputs may lie so that they evict each other.
 HWY_NOINLINE void transpose(const std::uint8_t* from, std::size_t rows,
@@ -251,11 +251,11 @@ HWY_NOINLINE void transpose(const std::uint8_t* from, std::size_t rows,
         for (std::size_t i = 0; i < 16; ++i) {
           std::uint8_t* const to = out + (c + i) * out_step + r;
           for (std::size_t q = 0; q < height; q += 16) {
-            const auto octets = hn::Load(d, lines + i * kLine + q);
+            const auto bytes = hn::Load(d, lines + i * kLine + q);
             if (kHasNonTemporalStores && stream) {
-              hn::Stream(octets, d, to + q);
+              hn::Stream(bytes, d, to + q);
             } else {
-              hn::StoreU(octets, d, to + q);
+              hn::StoreU(bytes, d, to + q);
             }
           }
         }
@@ -342,7 +342,7 @@ class Blocks {
       sizeof(Element) == 4 && kRounding != kStochastic && !kTapered;
 
   // codes_of() is the codes of x * factor. If kFinite, no x is inf or nan, no
-  // factor is, and what is too large becomes the largest number, `limit`. If
+  // factor is, and larger numbers become the largest one, `limit`. If
   // not, `limit` is the number that is rounded up.
   template <bool kFinite>
   static HWY_INLINE VU codes_of(const Codes encoder, VU limit, VF x, VF factor,
@@ -362,18 +362,18 @@ class Blocks {
     return Codes::special_codes(encoder, x_bits, bits, code, beyond);
   }
 
-  HWY_INLINE VU random_of(const RandomWords& words, const std::uint8_t* octets,
+  HWY_INLINE VU random_of(const RandomWords& words, const std::uint8_t* bytes,
                           std::size_t i, std::size_t index,
                           std::size_t count) const {
     const DU du;
     const hn::Rebind<std::uint8_t, DF> d8;
     if (kRounding != kStochastic) return hn::Zero(du);
-    if (octets == nullptr) {
+    if (bytes == nullptr) {
       return hn::ShiftRight<24>(
           words.first(static_cast<std::uint32_t>(index + i)));
     }
     std::uint8_t copy[kLanes] = {};
-    std::memcpy(copy, octets + i, std::min(count, kLanes));
+    std::memcpy(copy, bytes + i, std::min(count, kLanes));
     return hn::PromoteTo(du, hn::LoadU(d8, copy));
   }
 
@@ -387,10 +387,10 @@ class Blocks {
     const Codes encoder = encoder_;
     const VU limit = hn::Set(DU(), kFinite ? largest_bits_ : raised_bits_);
     const int shift = shift_;
-    // Converts kTurn elements, whose factors are those of their blocks.
+    // Converts kTurn elements with the factors of their blocks.
     const bool stream = non_temporal_ && streams(out);
     const auto turn = [&](const Element* from, std::size_t i,
-                          std::size_t length, const std::uint8_t* octets,
+                          std::size_t length, const std::uint8_t* bytes,
                           bool stream_turn, std::uint8_t* to) HWY_ATTR {
       for (std::size_t j = 0; j < length; j += kWidth) {
         VU codes[kVectors];
@@ -399,7 +399,7 @@ class Blocks {
           codes[v] = codes_of<kFinite>(
               encoder, limit, Format::load(df, from + at),
               hn::Set(df, factors[(i + at) >> shift]),
-              random_of(row_words_, octets, at, index + i, kLanes));
+              random_of(row_words_, bytes, at, index + i, kLanes));
         }
         store_codes(codes, pack, stream_turn, to + (pack ? j / 2 : j));
       }
@@ -499,13 +499,13 @@ class Blocks {
     }
     for (std::size_t c = 0; c < args_.columns; c += kBlockWidth) {
       const std::size_t columns = std::min(kBlockWidth, args_.columns - c);
-      const std::uint8_t* const octets =
+      const std::uint8_t* const bytes =
           random == nullptr ? nullptr : random + c;
       // The first scale of this part.
       const std::size_t first =
           shift_ == 63 ? 0 : (c >> shift_) * args_.scale_bytes;
       if (args_.square != 0) {
-        square(x + c, rows, columns, octets, index + c,
+        square(x + c, rows, columns, bytes, index + c,
                codes == nullptr ? nullptr : scales + first,
                column_codes == nullptr
                    ? nullptr
@@ -526,7 +526,7 @@ class Blocks {
                   x + c + j + r * x_step_,
                   std::min<std::size_t>(args_.block, rows - r),
                   std::min(kWidth, columns - j),
-                  octets == nullptr ? nullptr : octets + j + r * steps_[5],
+                  bytes == nullptr ? nullptr : bytes + j + r * steps_[5],
                   index + c + j + r * args_.index_step,
                   column_scales + (c + j) * steps_[4] +
                       (r >> shift_) * args_.scale_bytes,
@@ -566,8 +566,8 @@ class Blocks {
     std::memcpy(to, halves, count / 2);
   }
 
-  // column_block() converts a block of each of kWidth columns, of which `count`
-  // exist, to rows of codes, or of packed codes, in scratch memory.
+  // column_block() converts a block of each of kWidth columns (`count` of them
+  // exist) to rows of codes, or of packed codes, in scratch memory.
   HWY_NOINLINE void column_block(const Element* x, std::size_t rows,
                                  std::size_t count, const std::uint8_t* random,
                                  std::size_t index, std::uint8_t* scales,
@@ -635,7 +635,7 @@ class Blocks {
     }
   }
 
-  // The factors are those of columns.
+  // The factors belong to columns.
   template <bool kFinite>
   HWY_NOINLINE void cast_columns(const Element* x, std::size_t rows,
                                  std::size_t count, const std::uint8_t* random,
@@ -659,14 +659,14 @@ class Blocks {
     };
     const std::size_t elements = packed_ ? 2 : 1;
     for (std::size_t r = 0; r < rows; r += elements) {
-      VU octets[kVectors];
+      VU bytes[kVectors];
       for (std::size_t v = 0; v < kVectors; ++v) {
-        octets[v] = codes(r, v);
+        bytes[v] = codes(r, v);
         if (elements == 2) {
-          octets[v] = hn::Or(octets[v], hn::ShiftLeft<4>(codes(r + 1, v)));
+          bytes[v] = hn::Or(bytes[v], hn::ShiftLeft<4>(codes(r + 1, v)));
         }
       }
-      store_codes(octets, false, false, out + r / elements * kBlockWidth);
+      store_codes(bytes, false, false, out + r / elements * kBlockWidth);
     }
   }
 
@@ -754,7 +754,7 @@ class Blocks {
   std::uint32_t largest_bits_, raised_bits_;
   bool clamps_;  // codes_of<true>() may compute finite blocks
   bool packed_, non_temporal_ = false;
-  int shift_ = 63;  // of an index, to that of its block; 63: one block a row
+  int shift_ = 63;  // from an index to its block's; 63: one block a row
 };
 
 template <class Format>

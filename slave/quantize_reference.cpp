@@ -89,7 +89,7 @@ std::size_t rounded(const QuantizeArgs& args,
     return up && args.rounding != kDown ? i + 1 : i;
   }
   if (args.tapered != 0) {
-    // The width of the mantissa is that of the lower neighbour.
+    // The lower neighbour gives the width of the mantissa.
     if (i == 0) return y >= high / 2 ? 1 : 0;
     return y >= middle ? i + 1 : i;
   }
@@ -139,7 +139,7 @@ void quantize(const void* arguments, const Tile& tile, Result&) {
   const auto* x =
       static_cast<const typename Format::Element*>(tile.operands[0]);
   auto* codes = static_cast<std::uint8_t*>(tile.operands[1]);
-  const auto* octets = static_cast<const std::uint8_t*>(tile.operands[2]);
+  const auto* bytes = static_cast<const std::uint8_t*>(tile.operands[2]);
   const std::vector<Number> numbers = numbers_of(args);
   // HiFloat8's 6f is infinity; 3 * 2^14 is beyond the largest number.
   const std::uint32_t largest = args.tapered != 0 ? 0x6e : args.largest;
@@ -152,8 +152,8 @@ void quantize(const void* arguments, const Tile& tile, Result&) {
     const float wide = Format::widen(x[i]);
     const float v = wide * args.scale;
     const std::uint32_t random =
-        octets != nullptr
-            ? octets[i]
+        bytes != nullptr
+            ? bytes[i]
             : rounding_bits(args.key, tile.first * args.elements + i).weight >>
                   8;
     const std::uint32_t code = code_of(args, numbers, wide, v, random);
@@ -186,12 +186,11 @@ void dequantize(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
-// Cells is a matrix of which the blocks are those of a row: of x, or of its
-// transpose.
+// Cells is a matrix whose blocks lie in rows: x, or its transpose.
 struct Cells {
   std::vector<float> values;
   std::vector<std::size_t> indices;  // of the random bits
-  std::vector<std::uint32_t> octets;
+  std::vector<std::uint32_t> bytes;
   std::size_t rows, columns;
 };
 
@@ -236,7 +235,7 @@ void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
         for (std::size_t j = c; j < end; ++j) {
           const std::size_t at = i * cells.columns + j;
           const std::uint32_t random =
-              given ? cells.octets[at]
+              given ? cells.bytes[at]
                     : rounding_bits(key, cells.indices[at]).weight >> 8;
           float v = cells.values[at] * scale.factor;
           if (args.rule == BlockRule::microxcaling &&
@@ -277,7 +276,7 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
         cells.values.push_back(Format::widen(x[c]));
         cells.indices.push_back((first + r) * args.index_step + c +
                                 args.first_index);
-        cells.octets.push_back(given ? line(5, r)[c] : 0);
+        cells.bytes.push_back(given ? line(5, r)[c] : 0);
       }
     }
     if (tile.operands[1] != nullptr) {
@@ -291,7 +290,7 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
         const std::size_t at = r * cells.columns + c;
         turned.values.push_back(cells.values[at]);
         turned.indices.push_back(cells.indices[at]);
-        turned.octets.push_back(cells.octets[at]);
+        turned.bytes.push_back(cells.bytes[at]);
       }
     }
     for (std::size_t i = 0; args.hadamard != 0 && i < turned.values.size();
@@ -305,7 +304,7 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
             Format::widen(Format::narrow(static_cast<float>(wide[j])));
       }
     }
-    // Square blocks are those of the rows, with their random bits.
+    // Square blocks are computed with the rows, with the rows' random bits.
     quantize_cells(args, args.square != 0 ? args.code.key : args.column_key,
                    given, turned, tile.layout[3], tile.layout[4], line(3, 0),
                    line(4, 0));

@@ -36,7 +36,7 @@ inline constexpr bool kBatchInRegisters = kVectors <= 8;
 // As many vectors whose exp is computed at once as there are registers for.
 inline constexpr std::size_t kExps = kVectors <= 4 ? 4 : kVectors <= 8 ? 2 : 1;
 
-// A body is what is computed from the vector at column i. has_exp() returns
+// A body computes a result from the vector at column i. has_exp() returns
 // whether it has three parts: argument(i), the exp of that, and
 // finish(i, exp, ...).
 template <class Body>

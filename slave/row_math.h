@@ -94,7 +94,8 @@ struct SoftmaxChunk {
   float sum;
 };
 
-// chunk_shift() is what is subtracted from the elements of a chunk before E.
+// chunk_shift() returns the number that is subtracted from the elements of a
+// chunk before E.
 inline float chunk_shift(float chunk_max) noexcept {
   return chunk_max == -std::numeric_limits<float>::infinity() ? 0.0f
                                                               : chunk_max;

@@ -94,8 +94,8 @@ inline float te_scale(float amax, float largest, float if_infinite,
                     : scale;
 }
 
-// torchao_scale() is the scale of torchao.float8, in float64; with
-// `power_of_2` that of its rowwise recipes, rounded down.
+// torchao_scale() returns the scale of torchao.float8, in float64; with
+// `power_of_2` rounded down, as in its rowwise recipes.
 inline float torchao_scale(float amax, float largest,
                            bool power_of_2 = false) noexcept {
   const double wide = static_cast<double>(amax);
@@ -107,7 +107,7 @@ inline float torchao_scale(float amax, float largest,
 
 // MxRule is how the e8m0 scale of a block of 32 is chosen.
 enum class MxRule : std::uint32_t {
-  floor,  // torchao: the exponent of amax less that of `largest`
+  floor,  // torchao: amax's exponent less `largest`'s
   ceil,   // one more if amax is not a power of two
   even,   // amax is first rounded to the mantissa of the elements
   rceil,  // amax / largest, rounded up

@@ -21,8 +21,8 @@ namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
 // Keys have the order of the values: a key is the element's bits, inverted
-// below the sign if it is negative. Those of finite elements are -kInfinity <=
-// key < kInfinity.
+// below the sign if it is negative. Finite elements have -kInfinity <= key <
+// kInfinity.
 template <class Format>
 struct Keys {
   using Key = std::make_signed_t<typename Format::Bits>;
@@ -63,8 +63,8 @@ struct Tally {
   std::uint64_t first_nonfinite = 0;
 };
 
-// tally_some() counts elements one by one: those of batches with inf or nan,
-// and those after the whole batches.
+// tally_some() counts elements one by one: in batches with inf or nan, and
+// after the whole batches.
 template <class F>
 HWY_NOINLINE void tally_some(const typename F::Key* data, std::size_t count,
                              std::uint64_t first, Tally<F>& tally) {

@@ -275,7 +275,7 @@ HWY_INLINE void zero_columns(Element* out, std::size_t count, bool stream) {
 
 // chunk_of() is the SoftmaxChunk of `count` columns of a row that ends at
 // column `end`. The exponentials of whole batches go to `exps` if it is not
-// null, those of the others to `last`.
+// null, the others to `last`.
 template <class Source>
 HWY_NOINLINE SoftmaxChunk chunk_of(const Source& source, std::size_t count,
                                    std::size_t end, float* exps,

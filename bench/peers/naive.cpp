@@ -360,7 +360,7 @@ std::uint32_t naive_traffic(const Stream* streams, std::size_t groups,
   return all;
 }
 
-// naive_multiply_adds() computes so many floating-point operations as fused
+// naive_multiply_adds() computes floating-point operations as fused
 // multiply-adds of registers: of float32, or with `bfloat16` of pairs of
 // bfloat16 by AVX512-BF16. Returns 0 if the CPU has no such instruction.
 int naive_multiply_adds(double flops, int bfloat16) {

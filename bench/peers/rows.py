@@ -25,7 +25,7 @@ TOKENS, CLASSES = 1024, 50304
 WIDTH, HIDDEN = 768, 3072
 NORM_ROWS, NORM_WIDTH = 8192, 1024
 ATTENTION = (4, 12, 1024, 64)
-GPT_ROWS = 2  # of so many tokens as the context
+GPT_ROWS = 2  # each as long as the context
 GPT = dict(width=384, layers=6, heads=6, context=256)
 RESNET = dict(layers=(3, 4, 6, 3), images=8, size=224)
 LLAMA = dict(hidden_size=512, intermediate_size=1408, num_hidden_layers=4,
@@ -88,7 +88,7 @@ def roofline(*passes):
     """The memory traffic of passes, each of arrays of (bytes, access)."""
     if naive() is None:
         return {}
-    # An array of one pass is that of the next, if it is as large.
+    # The passes share arrays of the same size.
     memory = [torch.ones(max(of[i][0] for of in passes if i < len(of)),
                          dtype=torch.uint8) for i in range(max(map(len, passes)))]
     calls = naive().rooflines([native.Traffic([[

@@ -1,6 +1,6 @@
 /// @file
 /// Attention of 16-bit and float32 models, as flash attention computes it: the
-/// matrix of scores is never in main memory. A slave computes a block of
+/// matrix of scores is never in main memory. A slave computes a panel of
 /// queries; keys and values stream through its LDM. All arithmetic is float32,
 /// the probabilities too, with one rounding at the end. Every sum is added in
 /// the order of its index, so the results have the same bits on every machine:
@@ -60,11 +60,11 @@ struct AttentionMask {
   /// If true, the elements are bytes, and a key whose byte is 0 is hidden, as
   /// in PyTorch. If false, they are added to the scaled scores.
   bool is_bool = false;
-  /// Of elements that are added: float32, or that of q.
+  /// Of added elements: float32, or the dtype of q.
   ScalarType dtype = kFloat32;
 };
 
-/// AttentionOptions are those of PyTorch's scaled_dot_product_attention.
+/// The options of PyTorch's scaled_dot_product_attention.
 struct AttentionOptions {
   /// Factor of the scores; absent: 1 / sqrt(q.columns).
   std::optional<float> scale;
@@ -81,7 +81,7 @@ struct AttentionOptions {
 /// lse is one float32 number a query, whose rounding loses the log of the sum
 /// if scores are large. attention_backward() computes what was lost again for
 /// queries with |lse| >= 64 (16-bit types: 1024), which takes the time of the
-/// forward pass of their blocks of queries: backward takes 1.4 to 1.7 times as
+/// forward pass of their panels of queries: backward takes 1.4 to 1.7 times as
 /// long if all queries need it. These are also queries all of whose keys a mask
 /// of finite values, such as -1e9, hides.
 ///
@@ -106,8 +106,8 @@ SWAMP_API void attention(const Heads& q, const Heads& k, const Heads& v,
 /// @param k as in the forward call
 /// @param v as in the forward call
 /// @param out as attention() returned it
-/// @param lse as attention() returned it. If k and v are a block of the keys
-///   (ring attention), the lse and out of all keys give this block's part of dq
+/// @param lse as attention() returned it. If k and v are a part of the keys
+///   (ring attention), the lse and out of all keys give the part of dq
 ///   and its dk and dv; then the log that lse has lost is not computed again.
 /// @param[out] dq of the shape of q
 /// @param[out] dk of the shape of k

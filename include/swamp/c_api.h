@@ -76,8 +76,8 @@ typedef struct {
   uint32_t core_groups;      /**< 1..4096 */
   uint32_t slaves_per_group; /**< 1..4096 */
   size_t ldm_bytes;          /**< scratchpad of one slave, 1 KiB..1 GiB */
-  const char* isa;  /**< "scalar", "sse4", "avx2", "avx512", "neon" */
-  const char* bind; /**< "none", "core" */
+  const char* isa;           /**< "scalar", "sse4", "avx2", "avx512", "neon" */
+  const char* bind;          /**< "none", "core" */
 } swamp_config;
 
 /** swamp_machine is a set of core groups of slaves. NULL means the process's
@@ -229,8 +229,8 @@ typedef enum {
 } swamp_optimizer;
 
 /** swamp_block_moments are the moments of one parameter in 8 bits: a code for
- * each element, and two floats for each block of 256 elements, of which the
- * last may be shorter. Codes of the dynamic map are bitsandbytes', signed and
+ * each element, and two floats for each block of 256 elements; the last block
+ * may be shorter. Codes of the dynamic map are bitsandbytes', signed and
  * unsigned (functional.create_dynamic_map): a moment is the code's value times
  * absmax. Codes of float8_e4m3fn are those of torchao.optim.AdamWFp8: a moment
  * is the code's value times max(absmax, 1e-12) / 448. */
@@ -537,7 +537,7 @@ typedef struct {
   swamp_rounding rounding;  /**< which neighbour */
   swamp_cast_policy policy; /**< nan, inf and numbers beyond the largest */
   uint64_t seed;            /**< of generated random bits */
-  const uint8_t* random;    /**< random octets of the elements, or NULL */
+  const uint8_t* random;    /**< random bytes of the elements, or NULL */
 } swamp_quantize_options;
 
 /** swamp_quantize_report: see QuantizeReport in float8.h. */
@@ -601,7 +601,7 @@ typedef struct {
   swamp_cast_policy policy;    /**< nan, inf and numbers beyond the largest */
   int32_t hadamard;            /**< 1: the columns are transformed first */
   uint64_t seed;               /**< of generated random bits */
-  const uint8_t* random;       /**< an octet for each element, or NULL */
+  const uint8_t* random;       /**< a byte for each element, or NULL */
 } swamp_block_options;
 
 /** swamp_block_codes is the codes of a matrix and their scales. */
@@ -804,7 +804,7 @@ SWAMP_API void swamp_scale_manager_destroy(swamp_scale_manager* manager);
  *
  * @param manager from swamp_scale_manager_create()
  * @param amax `count` values: at least 0, or nan; -1: not seen
- * @param count that of the tensors, forward + backward */
+ * @param count number of tensors, forward + backward */
 SWAMP_API swamp_status swamp_scale_manager_observe_all(
     swamp_scale_manager* manager, const float* amax, size_t count);
 
@@ -822,7 +822,7 @@ SWAMP_API swamp_status swamp_scale_manager_observe(swamp_scale_manager* manager,
  *
  * @param manager from swamp_scale_manager_create()
  * @param[out] amax `count` values
- * @param count that of the tensors */
+ * @param count number of tensors */
 SWAMP_API swamp_status swamp_scale_manager_amax(
     const swamp_scale_manager* manager, float* amax, size_t count);
 

@@ -32,8 +32,8 @@ enum class Rounding : std::uint8_t {
   /// Of a tie, the larger magnitude. HiFloat8 has only this; in float8_e8m0fnu
   /// any number between 2^-127 and 2^-126 becomes 2^-126, as in PyTorch.
   nearest_away,
-  /// Up in magnitude with a probability of what is cut off, in steps of 1/256
-  /// (Transformer Engine's rule for float4).
+  /// Up in magnitude with the probability of the cut-off part, in steps of
+  /// 1/256 (Transformer Engine's rule for float4).
   stochastic,
   up,   ///< the larger magnitude; float8_e8m0fnu only
   down  ///< the smaller magnitude; float8_e8m0fnu only
@@ -67,7 +67,7 @@ struct QuantizeOptions {
   /// Of the random bits of Rounding::stochastic; they also depend on the index
   /// of an element, and on nothing else.
   std::uint64_t seed = 0;
-  /// If not null, the random bits: an octet for each element of x.
+  /// If not null, the random bits: a byte for each element of x.
   const std::uint8_t* random = nullptr;
 };
 
@@ -84,7 +84,7 @@ struct QuantizeReport {
 ///
 /// @param x float16, bfloat16 or float32
 /// @param[out] codes of a format of at most 8 bits, with as many elements; of
-///   float4_e2m1fn_x2 an element is an octet, with two elements of x
+///   float4_e2m1fn_x2 an element is a byte, with two elements of x
 /// @param options scale, rounding and policy
 /// @param machine where to run; null: the default machine
 /// @return the largest magnitude, and how many elements left the range
@@ -102,8 +102,8 @@ SWAMP_API QuantizeReport quantize(const Tensor& x, const Tensor& codes,
 SWAMP_API void dequantize(const Tensor& codes, const Tensor& x, float scale = 1,
                           Machine* machine = nullptr);
 
-/// code_to_float returns the value of a code of a format of at most 8 bits; of
-/// float4_e2m1fn_x2 that of the low half.
+/// code_to_float returns the value of a code of a format of at most 8 bits; for
+/// float4_e2m1fn_x2 the value of the low half.
 SWAMP_API float code_to_float(ScalarType format, std::uint8_t code);
 
 /// amax returns the largest |x|, 0 without elements.
@@ -162,7 +162,7 @@ struct BlockOptions {
   /// Of Rounding::stochastic. Rows and columns get different bits; square
   /// blocks the same.
   std::uint64_t seed = 0;
-  /// If not null, the random bits: an octet for each element of x.
+  /// If not null, the random bits: a byte for each element of x.
   const std::uint8_t* random = nullptr;
 };
 
@@ -172,7 +172,7 @@ struct BlockCodes {
   Tensor scales;  ///< of the dtype of BlockScaling
 };
 
-/// quantize_blocks sets `rows` to the codes of x, of which the elements of a
+/// quantize_blocks sets `rows` to the codes of x, in which the elements of a
 /// block, neighbours in a row, share a scale; and `columns` to the codes of the
 /// transpose of x. Either may be null. Both are made from one pass over x. The
 /// last block of a row may have fewer elements.
@@ -190,7 +190,7 @@ SWAMP_API void quantize_blocks(const Matrix& x, const BlockCodes* rows,
                                Machine* machine = nullptr);
 
 /// dequantize_blocks sets x to round(code * scale). The value of an NVFP4 scale
-/// is that of its code times tensor_amax / 2688, in the original's order.
+/// is its code's value times tensor_amax / 2688, in the original's order.
 ///
 /// @param codes as quantize_blocks() returns them along rows
 /// @param[out] x float16, bfloat16 or float32

@@ -22,7 +22,7 @@ namespace swamp {
 enum class Specials : std::uint8_t {
   ieee,      ///< those with all exponent bits set
   nan,       ///< those with all bits set but the sign are nan; "fn"
-  nan_zero,  ///< that of -0 is nan; "fnuz", whose bias is larger by 1
+  nan_zero,  ///< the pattern of -0 is nan; "fnuz", whose bias is larger by 1
   none,      ///< all numbers are finite
   /// HiFloat8 (arXiv 2409.16626): the width of exponent and mantissa depends on
   /// the exponent; 6f is inf, 80 is nan.
@@ -73,7 +73,7 @@ struct FloatFormat {
   constexpr std::uint64_t exponent() const noexcept {
     return sign() - mantissa() - 1;
   }
-  /// What is subtracted from a stored exponent.
+  /// The number that is subtracted from a stored exponent.
   constexpr int bias() const noexcept {
     return static_cast<int>(exponent() >> (mantissa_bits + 1)) +
            (specials == Specials::nan_zero || specials == Specials::complement

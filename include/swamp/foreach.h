@@ -174,8 +174,7 @@ struct AdamStep : AdamOptions {
   /// Whether the codes of block_moments are float8_e4m3fn.
   bool float8_moments = false;
   std::uint64_t seed = 0;  ///< of the random bits
-  /// A number for each param, of which no two should be equal; null: their
-  /// indices.
+  /// A number for each param, all of them different; null: their indices.
   const std::uint64_t* ids = nullptr;
   /// Of a param that is a part of a larger one: the index of its first element
   /// there, which chooses the random bits; null: 0.
@@ -222,8 +221,8 @@ SWAMP_API void foreach_sgd_(TensorList params, TensorList gradients,
 /// @param exp_avg_sqs float32: second moments; see AdamStep for others
 /// @param model_params float16 or bfloat16: set to the new weights, rounded; or
 ///   an empty list
-/// @param step numbers, of which only step.step is checked, the list of
-///   amsgrad, and what takes less memory
+/// @param step numbers (only step.step is checked), the list of amsgrad, and
+///   the options that take less memory
 /// @param scaling see StepScaling
 /// @param machine see above
 SWAMP_API void foreach_adam_(TensorList params, TensorList gradients,

@@ -14,8 +14,8 @@
 namespace swamp {
 
 /// MachineConfig selects a machine. A field that is empty or 0 takes the value
-/// of its environment variable, or the default if that is unset. The fields are
-/// those of swamp_config.
+/// of its environment variable, or the default if that is unset. It has the
+/// fields of swamp_config.
 struct MachineConfig {
   std::string machine;            ///< SWAMP_MACHINE: host, sw26010, sw26010pro
   std::string backend;            ///< SWAMP_BACKEND: openmp, serial, threads,

@@ -184,8 +184,8 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// accumulate_gradients() adds the gradients of a micro batch to the main
   /// gradients, in float32.
   ///
-  /// @throws Error SWAMP_INVALID_ARGUMENT if micro_batches is 1, or if so many
-  ///   have been added since the last step
+  /// @throws Error SWAMP_INVALID_ARGUMENT if micro_batches is 1, or if that
+  ///   many have been added since the last step
   void accumulate_gradients();
 
   /// step() computes the model's next weights from its gradients, in Megatron's
@@ -199,9 +199,9 @@ class SWAMP_API MixedPrecisionOptimizer {
   ///
   /// @throws Error SWAMP_INVALID_ARGUMENT if micro batches are missing; the
   ///   same on all ranks, before anything is changed, if they differ in an
-  ///   option, in the number of steps or in the loss scale, with `shard` also in
-  ///   parameters or learning rates; and as the communicator. ScalerError of the
-  ///   scaler's policy, with no weight changed
+  ///   option, in the number of steps or in the loss scale, with `shard` also
+  ///   in parameters or learning rates; and as the communicator. ScalerError of
+  ///   the scaler's policy, with no weight changed
   StepResult step();
 
   /// Number of steps taken, without the skipped ones.

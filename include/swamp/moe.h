@@ -65,7 +65,7 @@ enum class DropPolicy : std::uint32_t {
   position  ///< the lowest
 };
 
-/// CapacityOptions are those of moe_apply_capacity().
+/// The options of moe_apply_capacity().
 struct CapacityOptions {
   std::int64_t capacity = 0;              ///< at least 0
   DropPolicy policy = DropPolicy::probs;  ///< which tokens are kept
@@ -90,12 +90,12 @@ SWAMP_API void moe_apply_capacity(const Matrix& probs, const std::uint8_t* map,
                                   Machine* machine = nullptr);
 
 /// moe_permutation sorts the entries that have a position by expert and
-/// position. Row r of the permuted tokens is then that of entry entries[r].
+/// position. Row r of the permuted tokens then belongs to entry entries[r].
 ///
 /// @param choices the entries
 /// @param positions as moe_positions() computed them for these choices
 /// @param rows_per_expert 0: the experts' rows follow one another; otherwise
-///   each expert has so many rows, and those without a token are -1
+///   each expert has that many rows, and rows without a token are -1
 /// @param rows number of elements of `entries`; those that are not used are
 ///   set to -1
 /// @param[out] entries the index of an entry, or -1
@@ -119,7 +119,7 @@ SWAMP_API void moe_permute(const Matrix& tokens, const std::int64_t* token_of,
                            Machine* machine = nullptr);
 
 /// moe_unpermute adds the rows of each token, times probs[r] if there are
-/// probabilities, in the order of the rows, which is that of the experts. A
+/// probabilities, in the order of the rows, which is the experts' order. A
 /// token without rows is 0. This is also the gradient of moe_permute().
 ///
 /// @param permuted a row for each entry of token_of
@@ -143,7 +143,7 @@ SWAMP_API void moe_dot(const Matrix& tokens, const std::int64_t* token_of,
                        const Matrix& permuted, float* products,
                        Machine* machine = nullptr);
 
-/// AuxLossOptions are those of moe_aux_loss().
+/// The options of moe_aux_loss().
 struct AuxLossOptions {
   double coefficient = 1;   ///< factor of the loss
   std::size_t tokens = 0;   ///< T: those that `counts` counts; 0: probs.rows

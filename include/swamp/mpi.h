@@ -14,25 +14,27 @@ namespace swamp {
 
 /// MpiOptions are the options of an MpiCommunicator.
 struct MpiOptions {
-  /// A call fails after this many seconds without any message. 0: never.
+  /// A call fails after this many seconds in which no rank joined it, and none
+  /// of its messages ended. 0: never.
   /// Negative: the environment variable SWAMP_MPI_TIMEOUT, or 300 if it is
   /// unset.
   int timeout_seconds = -1;
-  /// A longer piece is sent as several messages; from 64 to INT_MAX. If two
-  /// ranks differ, the smaller value is used.
+  /// A longer piece is sent as several messages, one in each collective; from
+  /// 64 to INT_MAX. If ranks differ, the smallest value is used.
   std::size_t message_bytes = std::size_t{1} << 30;
 };
 
 /// MpiCommunicator connects the ranks of an MPI communicator. It uses a
 /// duplicate of its own, so that its messages cannot match others.
 ///
-/// It polls with pauses and never blocks inside MPI, so a dead or stuck rank
-/// becomes an Error that names it. Every failure of MPI is an Error with MPI's
-/// own text. After one, this communicator and MPI cannot be used any more in
-/// this process, the memory of the pieces must stay (MPI may still use it), and
-/// the program should end with an error: its exit without MPI_Finalize makes
-/// mpirun end the other ranks. MPI_Init and MPI_Finalize themselves may still
-/// block.
+/// It uses nonblocking collectives, polls with pauses and never blocks inside
+/// MPI, so a dead or stuck rank becomes an Error that names it; if it is lost
+/// while large pieces move, one that names the ranks of these pieces. Every
+/// failure of MPI is an Error with its own text. After one, this communicator
+/// and MPI cannot be used any more in this process, the memory of the pieces
+/// must stay (MPI may still use it), and the program should end with an error:
+/// its exit without MPI_Finalize makes mpirun end the other ranks. MPI_Init and
+/// MPI_Finalize themselves may still block.
 ///
 /// Any thread may call, one call at a time in the whole process, which is what
 /// MPI_THREAD_SERIALIZED allows. If MPI provides less, only the thread that
@@ -57,7 +59,7 @@ class SWAMP_API MpiCommunicator final : public Communicator {
   /// @param handle of an intracommunicator; stays the caller's
   /// @param options of this rank
   /// @throws Error as the constructor, also SWAMP_INVALID_ARGUMENT if MPI is
-  ///   not initialised or the handle is not that of an intracommunicator
+  ///   not initialised or the handle does not belong to an intracommunicator
   static MpiCommunicator from_fortran(int handle,
                                       const MpiOptions& options = {});
 

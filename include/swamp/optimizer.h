@@ -44,7 +44,7 @@ class SWAMP_API FunctionOptimizer final : public Optimizer {
   /// @param step called by step(); must not be empty
   /// @param names of the gradients, in the same order, or none at all
   /// @throws Error SWAMP_INVALID_ARGUMENT for an empty function, or if the
-  ///   number of names is neither 0 nor that of the gradients
+  ///   number of names is neither 0 nor the number of gradients
   FunctionOptimizer(TensorList gradients, std::function<void()> step,
                     std::vector<std::string> names = {});
   /// Not to be copied.

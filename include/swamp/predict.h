@@ -31,9 +31,9 @@ struct PredictedTraffic {
   std::uint64_t rma_bytes = 0;          ///< received by them
 };
 
-/// PredictedTime is the time of a prediction. Each part is that of the slowest
-/// core group, and within it, except for DMA, of the slowest slave, as if there
-/// were no other part.
+/// PredictedTime is the time of a prediction. Each part is the time of the
+/// slowest core group, and within it, except for DMA, of the slowest slave, as
+/// if there were no other part.
 struct PredictedTime {
   double overlapped_seconds = 0;  ///< DMA, transfers overlap
   double serial_seconds = 0;  ///< DMA, each get is waited for before the next

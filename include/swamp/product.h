@@ -61,7 +61,7 @@ struct Gather {
   Runs columns;  ///< places of the columns; length 1 in one of the two
 };
 
-/// ProductOptions are those of BLAS's gemm, what is added, and a gather.
+/// The options of BLAS's gemm, a bias that is added, and a gather.
 struct ProductOptions {
   float alpha = 1;  ///< factor of a * b
   float beta = 1;   ///< factor of self
@@ -91,7 +91,7 @@ struct ProductOptions {
 /// @param[out] out [rows of a, columns of b]; dtype that of a, or float32
 /// @param a the left factors
 /// @param b the right factors, with as many rows as a has columns; dtype of a
-/// @param options factors, and what is added
+/// @param options factors, added arrays, gather
 /// @param machine where to run; null: the default machine
 SWAMP_API void product(const Matrices& out, const Matrices& a,
                        const Matrices& b, const ProductOptions& options = {},

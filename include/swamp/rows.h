@@ -79,8 +79,7 @@ SWAMP_API void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
                                        const SoftmaxOptions& options = {},
                                        Machine* machine = nullptr);
 
-/// CrossEntropyOptions are those of torch.nn.functional.cross_entropy, and the
-/// z-loss of PaLM.
+/// The options of torch.nn.functional.cross_entropy, and the z-loss of PaLM.
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;      ///< rows with this target do not count
   double label_smoothing = 0;            ///< in [0, 1]
@@ -186,10 +185,10 @@ SWAMP_API void vocab_parallel_cross_entropy_backward(
     const CrossEntropyOptions& options = {}, Machine* machine = nullptr);
 
 /// RowVector is {data, dtype}: one value for each column of a matrix. It is
-/// absent if data is null. Its dtype is float32 or that of the matrix.
+/// absent if data is null. Its dtype is float32 or the matrix's.
 using RowVector = swamp_row_vector;
 
-/// NormOptions are those of layer_norm() and rms_norm().
+/// The options of layer_norm() and rms_norm().
 struct NormOptions {
   double eps = 1e-5;                  ///< added to the variance or mean square
   bool zero_centered_weight = false;  ///< 1 is added to the weight

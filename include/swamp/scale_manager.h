@@ -66,7 +66,7 @@ class SWAMP_API ScaleManager {
   /// update() record the largest; nan is larger than inf.
   ///
   /// @param amax at least 0, or nan; -1: the tensor was not seen
-  /// @param count that of the tensors
+  /// @param count number of tensors
   /// @throws Error SWAMP_INVALID_ARGUMENT that names the entry; nothing is
   ///   recorded then
   void observe_all(const float* amax, std::size_t count);
@@ -87,7 +87,7 @@ class SWAMP_API ScaleManager {
   /// @param communicator collective: every rank calls, with equal managers
   void reduce(Communicator& communicator);
 
-  /// update() ends a step: the scales become those of the next one.
+  /// update() ends a step and computes the scales of the next one.
   void update();
 
   /// scale() returns the factor of the elements of a tensor.

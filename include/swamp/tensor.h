@@ -27,11 +27,11 @@ inline constexpr ScalarType kFloat8E5M2 = SWAMP_FLOAT8_E5M2;
 inline constexpr ScalarType kFloat8E4M3FNUZ = SWAMP_FLOAT8_E4M3FNUZ;
 /// ATen Float8_e5m2fnuz
 inline constexpr ScalarType kFloat8E5M2FNUZ = SWAMP_FLOAT8_E5M2FNUZ;
-/// OCP FP6 E3M2, one element an octet
+/// OCP FP6 E3M2, one element a byte
 inline constexpr ScalarType kFloat6E3M2FN = SWAMP_FLOAT6_E3M2FN;
-/// OCP FP6 E2M3, one element an octet
+/// OCP FP6 E2M3, one element a byte
 inline constexpr ScalarType kFloat6E2M3FN = SWAMP_FLOAT6_E2M3FN;
-/// ATen Float4_e2m1fn_x2: two elements an octet, the first in the low half
+/// ATen Float4_e2m1fn_x2: two elements a byte, the first in the low half
 inline constexpr ScalarType kFloat4E2M1FNX2 = SWAMP_FLOAT4_E2M1FN_X2;
 /// Huawei's HiFloat8
 inline constexpr ScalarType kHiFloat8 = SWAMP_HIFLOAT8;

@@ -3,13 +3,16 @@
 #include "swamp/amp.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale_cpu_dispatch.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <cstddef>
+#include <vector>
 
 #include "master/aten/checks.h"
-#include "master/aten/fallback.h"
 #include "master/aten/tensor.h"
 #include "master/aten/tensor_list.h"
 #include "swamp/aten.h"
@@ -22,34 +25,59 @@ constexpr ListNames kUnscale{"_amp_foreach_non_finite_check_and_unscale_cpu",
 constexpr ListNames kUnscaleGrads{"unscale_cpu", "grads", true};
 constexpr ListNames kAnyNonfinite{"any_nonfinite_cpu", "tensors", true};
 
-// unscale_split() takes a list that was split, of tensors that do not overlap.
-// Returns whether an element was inf or nan.
-bool unscale_split(at::TensorList tensors, const SplitList& split,
-                   float inv_scale) {
+bool unscale_arrays(swamp::TensorList arrays, float inv_scale) {
   float found_inf = 0.0f;
   translated([&] {
-    swamp::amp_foreach_non_finite_check_and_unscale_(split.for_kernels(),
-                                                     found_inf, inv_scale);
+    swamp::amp_foreach_non_finite_check_and_unscale_(arrays, found_inf,
+                                                     inv_scale);
   });
-  bool found = found_inf != 0.0f;
-  for (const std::size_t index : split.for_fallback()) {
-    found |= unscale_elements(tensors[index], inv_scale);
+  return found_inf != 0.0f;
+}
+
+// unscale() takes a list that was split, of tensors that do not overlap if
+// inv_scale is not 1. Returns whether an element was inf or nan.
+//
+// Tensors with holes or misaligned ones are copied, one after the other, and
+// not passed to PyTorch's kernel: it would write if inv_scale is 1, takes no
+// float8, and its threads do not flush denormals as the caller does.
+bool unscale(at::TensorList tensors, SplitList& split, float inv_scale) {
+  bool found = false;
+  if (inv_scale == 1.0f && split.overlaps()) {
+    // Each is only read; but the machine's transfer mode `check` refuses lists
+    // of arrays that overlap.
+    for (const Tensor& array : split.arrays()) {
+      found |= unscale_arrays(array, inv_scale);
+    }
+  } else {
+    found = unscale_arrays(split.arrays(), inv_scale);
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  for (const std::size_t i : split.others()) {
+    const at::Tensor copy = tensors[i].clone(at::MemoryFormat::Contiguous);
+    const Tensor array{mutable_data(copy),
+                       static_cast<std::size_t>(copy.numel()),
+                       *gradient_type(copy.scalar_type())};
+    found |= unscale_arrays(array, inv_scale);
+    if (inv_scale != 1.0f) tensors[i].copy_(copy);
   }
   return found;
 }
 
-// unscale() takes a list that was split. Tensors that overlap are done one by
-// one, in the order of the list.
-bool unscale(at::TensorList tensors, SplitList& split, const ListNames& names,
-             bool written, float inv_scale) {
-  if (!split.overlaps()) return unscale_split(tensors, split, inv_scale);
-  bool found = false;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const at::TensorList one = tensors.slice(i, 1);
-    split.assign(one, names, written);
-    found |= unscale_split(one, split, inv_scale);
+// unscale_in_order() takes a validated list, some of which shares memory, also
+// with found_inf or inv_scale. Later reads then depend on the order of
+// PyTorch's kernel, so that kernel runs.
+void unscale_in_order(at::TensorList tensors, at::Tensor found_inf,
+                      const at::Tensor& inv_scale) {
+  std::vector<at::Tensor> plain = tensors.vec();
+  for (at::Tensor& tensor : plain) {
+    TORCH_CHECK(scalar_type(tensor.scalar_type()).has_value(),
+                "grads: got float8 tensors in a list that shares memory with "
+                "itself, found_inf or inv_scale, expected separate memory");
+    // A lazy minus sign changes only the sign of a product.
+    if (tensor.is_neg()) tensor = at::_neg_view(tensor);
   }
-  return found;
+  at::cpu::_amp_foreach_non_finite_check_and_unscale_(plain, found_inf,
+                                                      inv_scale);
 }
 
 void unscale(at::TensorList tensors, const at::Tensor& found_inf,
@@ -65,14 +93,12 @@ void unscale(at::TensorList tensors, const at::Tensor& found_inf,
   // These addresses are valid only after assign(), which gives lazily copied
   // tensors other memory: found_inf and inv_scale may lie in one.
   void* found = mutable_data(found_inf);
-  const void* factor = const_data(inverse);
-  if (found == factor || split->may_hold_float(found, factor)) {
-    for (const at::Tensor& tensor : tensors) {
-      unscale_aliased(tensor, found, factor);
-    }
-    return;
-  }
-  if (unscale(tensors, *split, names, true, load<float>(factor))) {
+  const void* address = const_data(inverse);
+  const auto factor = load<float>(address);
+  if (found == address || split->may_hold_float(found, address) ||
+      (factor != 1.0f && split->overlaps())) {
+    unscale_in_order(tensors, found_inf, inverse);
+  } else if (unscale(tensors, *split, factor)) {
     store<float>(found, 1.0f);
   }
 }
@@ -97,9 +123,7 @@ at::Tensor any_nonfinite(at::TensorList tensors) {
   at::get_num_threads();  // as above
   const ThreadScratch<SplitList> split;
   split->assign(tensors, kAnyNonfinite, false);
-  // inv_scale == 1 only reads. Tensors that overlap would not matter then, but
-  // the machine's transfer mode `check` refuses such lists.
-  const bool found = unscale(tensors, *split, kAnyNonfinite, false, 1.0f);
+  const bool found = unscale(tensors, *split, 1.0f);  // only reads
   return at::scalar_tensor(found ? 1.0 : 0.0, at::ScalarType::Float);
 }
 

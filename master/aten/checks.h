@@ -34,7 +34,7 @@ struct ScalarArgument {
 };
 
 // require_scalars() throws unless every argument is one element on the CPU, of
-// its dtype, in memory. The words and the order of the checks are those of
+// its dtype, in memory. The words and the order of the checks are as in
 // PyTorch's kernels: all devices, then all counts, then all dtypes.
 inline void require_scalars(std::initializer_list<ScalarArgument> arguments) {
   for (const auto& [tensor, name, dtype] : arguments) {

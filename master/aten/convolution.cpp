@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "master/aten/checks.h"
-#include "master/aten/half_precision.h"
+#include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
 #include "swamp/product.h"
 

@@ -96,7 +96,7 @@ std::vector<c10::SymInt> code_sizes(std::vector<c10::SymInt> sizes,
   TORCH_CHECK(!sizes.empty() && sizes.back() % 2 == 0, "x: got the shape ",
               c10::SymIntArrayRef(sizes),
               ", expected an even last dimension, as float4_e2m1fn_x2 has two "
-              "elements in an octet");
+              "elements in a byte");
   sizes.back() = sizes.back() / 2;
   return sizes;
 }
@@ -118,8 +118,8 @@ void require_codes(const Tensor& codes, const FloatFormat& format) {
       format.name);
 }
 
-// octets_of() returns the random octets, an undefined tensor for none.
-Tensor octets_of(const OptionalTensor& random, const Tensor& x) {
+// random_bytes() returns the random bytes, an undefined tensor for none.
+Tensor random_bytes(const OptionalTensor& random, const Tensor& x) {
   if (!is_defined(random)) return {};
   TORCH_CHECK(random->scalar_type() == at::kByte &&
                   random->sym_sizes() == x.sym_sizes(),
@@ -128,9 +128,9 @@ Tensor octets_of(const OptionalTensor& random, const Tensor& x) {
               x.sym_sizes(), " of Byte, as x");
   return row_major(*random);
 }
-const std::uint8_t* data_of_octets(const Tensor& octets) {
-  return octets.defined() ? static_cast<const std::uint8_t*>(const_data(octets))
-                          : nullptr;
+const std::uint8_t* data_of_bytes(const Tensor& bytes) {
+  return bytes.defined() ? static_cast<const std::uint8_t*>(const_data(bytes))
+                         : nullptr;
 }
 
 // The kernels below are for the keys CPU and Meta.
@@ -147,14 +147,14 @@ ThreeTensors quantize(const Tensor& x, std::int64_t format, double scale,
                                   options.dtype(dtype_of(to.type)));
   Tensor amax = at::empty({}, options.dtype(at::kFloat));
   Tensor counts = at::empty({3}, options.dtype(at::kLong));
-  const Tensor octets = octets_of(random, x);
+  const Tensor bytes = random_bytes(random, x);
   computed(codes, [&] {
     const Tensor in = row_major(x);
     const QuantizeReport report = swamp::quantize(
         array_of(in), array_of(codes, to.type),
         {static_cast<float>(scale), enumerator<Rounding>(rounding),
          enumerator<CastPolicy>(policy), static_cast<std::uint64_t>(seed),
-         data_of_octets(octets)});
+         data_of_bytes(bytes)});
     *data_of<float>(amax) = report.amax;
     auto* const count = data_of<std::int64_t>(counts);
     count[0] = static_cast<std::int64_t>(report.saturated);
@@ -302,7 +302,7 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
   };
   Output along_rows = output(rows, height, width);
   Output along_columns = output(columns, width, height);
-  const Tensor octets = octets_of(random, x);
+  const Tensor bytes = random_bytes(random, x);
   computed(along_rows.codes, [&] {
     for (Output* one : {&along_rows, &along_columns}) {
       one->arrays = {array_of(one->codes, to.type),
@@ -319,7 +319,7 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
     if (is_defined(seed)) {
       options.seed = static_cast<std::uint64_t>(seed->item<std::int64_t>());
     }
-    options.random = data_of_octets(octets);
+    options.random = data_of_bytes(bytes);
     const Tensor in = row_major(x);
     swamp::quantize_blocks(matrix_of(in), rows ? &along_rows.arrays : nullptr,
                            columns ? &along_columns.arrays : nullptr, options);

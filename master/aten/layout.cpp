@@ -1,7 +1,10 @@
 #include "master/aten/layout.h"
 
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "master/aten/tensor.h"
 
@@ -68,25 +71,16 @@ void radix_sort(std::vector<Extent>& extents, std::vector<Extent>& scratch) {
 Layout::Layout(const at::Tensor& tensor) {
   const at::IntArrayRef sizes = tensor.sizes();
   const at::IntArrayRef strides = tensor.strides();
-  c10::SmallVector<Dimension, 8> sorted;
+  c10::SmallVector<std::pair<std::int64_t, std::int64_t>, 8> dimensions;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] != 1) sorted.push_back({sizes[d], strides[d]});
+    if (sizes[d] != 1) dimensions.emplace_back(strides[d], sizes[d]);
   }
-  std::sort(sorted.begin(), sorted.end(),
-            [](const Dimension& a, const Dimension& b) {
-              return a.stride < b.stride;
-            });
-  for (const Dimension& next : sorted) {
-    // No two elements share memory if the stride of each dimension exceeds the
-    // extent of the smaller ones.
-    disjoint = disjoint && next.stride >= extent;
-    extent += (next.count - 1) * next.stride;
-    if (!dimensions.empty() &&
-        next.stride == dimensions.back().count * dimensions.back().stride) {
-      dimensions.back().count *= next.count;
-    } else {
-      dimensions.push_back(next);
-    }
+  std::sort(dimensions.begin(), dimensions.end());
+  for (const auto& [stride, size] : dimensions) {
+    // No two elements share memory if the stride of each dimension is at least
+    // the extent of the smaller ones.
+    disjoint = disjoint && stride >= extent;
+    extent += (size - 1) * stride;
   }
 }
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string>
 
-#include "master/aten/half_precision.h"
+#include "master/aten/overrides.h"
 #include "master/aten/registration.h"
 #include "master/aten/step.h"
 #include "runtime/variables.h"

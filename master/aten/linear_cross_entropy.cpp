@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "master/aten/checks.h"
-#include "master/aten/half_precision.h"
+#include "master/aten/overrides.h"
 #include "master/aten/registration.h"
 #include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"

@@ -32,8 +32,8 @@
 #include <vector>
 
 #include "master/aten/checks.h"
-#include "master/aten/half_precision.h"
 #include "master/aten/layout.h"
+#include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
 #include "swamp/aten.h"
 #include "swamp/product.h"

@@ -1,5 +1,5 @@
 // define() registers an operator swamp::* in one place: its schema, its kernel
-// and its derivative. The kernel is that of the keys CPU and Meta; an operator
+// and its derivative. The kernel has the keys CPU and Meta; an operator
 // without a result has nothing to do for Meta. The kernels of the other keys
 // follow from the schema: ADInplaceOrView counts what the operator writes,
 // Functionalize calls the operator that returns the new values, and an operator
@@ -32,7 +32,7 @@ namespace swamp::aten {
 // Derivative is what autograd does with an operator that has no class for it.
 enum class Derivative {
   kRefused,  // a backward pass through the operator is an error
-  kNone,     // the results have no gradient, and what is written must not
+  kNone,     // no gradient of the results; written arguments must not
 };
 
 // require_no_grad() refuses to write a tensor that autograd tracks.

@@ -34,7 +34,7 @@
 #include <utility>
 
 #include "master/aten/checks.h"
-#include "master/aten/half_precision.h"
+#include "master/aten/overrides.h"
 #include "master/aten/registration.h"
 #include "master/aten/row_tensors.h"
 

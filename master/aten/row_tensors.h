@@ -34,8 +34,8 @@ void require_targets(const std::int64_t* targets, std::int64_t count,
 // contiguous and aligned.
 at::Tensor row_major(const at::Tensor& tensor);
 
-// matrix_of() takes a row_major() tensor. The rows are those of its last
-// dimension, or of its last `dimensions`.
+// matrix_of() returns the matrix of a row_major() tensor, whose rows are its
+// last dimension, or its last `dimensions`.
 Matrix matrix_of(const at::Tensor& tensor, std::int64_t dimensions = 1);
 
 // in_place() calls write(target) with row_major(tensor). If that is a copy, it
@@ -85,8 +85,8 @@ torch::autograd::variable_list gradients_with_graph(
   return inputs;
 }
 
-// What follows is used by the operators swamp::* and by those of PyTorch that
-// row_overrides.cpp replaces.
+// For the operators swamp::* and for PyTorch's operators that row_overrides.cpp
+// replaces.
 struct CrossEntropy {
   std::int64_t reduction = 1;  // 0: none, 1: mean, 2: sum
   std::int64_t ignore_index = -100;

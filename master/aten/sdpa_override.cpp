@@ -15,7 +15,7 @@
 #include <optional>
 #include <tuple>
 
-#include "master/aten/half_precision.h"
+#include "master/aten/overrides.h"
 #include "master/aten/row_tensors.h"
 
 namespace swamp::aten {

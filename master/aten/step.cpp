@@ -47,8 +47,8 @@ constexpr Types kFloat8Types{ScalarType::Float8_e4m3fn};
 
 Types types_of(const StepStorage& storage, std::size_t list) {
   if (list == kStepGrads) return kGradTypes;
-  if (list == kStepModel) return kModelTypes;
-  if (!storage.small || list == kStepAbsmax) return kFloatOnly;
+  if (list == kStepOutput) return kModelTypes;
+  if (!storage.compact || list == kStepAbsmax) return kFloatOnly;
   if (list == 0) return kGradTypes;
   if (!storage.is_8_bit) return kMomentTypes;
   return storage.is_float8 ? kFloat8Types : kCodeTypes;
@@ -69,7 +69,8 @@ bool has_absmax(const at::Tensor& tensor, const at::Tensor& param) {
 
 // weight_of() is the weight whose dtype a gradient of less memory has.
 std::size_t weight_of(const StepLists& lists) {
-  return lists.storage.kahan || lists.all[kStepModel].empty() ? 0 : kStepModel;
+  return lists.storage.kahan || lists.all[kStepOutput].empty() ? 0
+                                                               : kStepOutput;
 }
 
 bool has_type_of_weight(const StepLists& lists, std::size_t i) {
@@ -118,7 +119,7 @@ void require_list(at::TensorList tensors, const char* name, bool written,
   }
 }
 
-// require_same_shapes() throws unless the shapes are those of `like`.
+// require_same_shapes() throws if a shape differs from its tensor in `like`.
 void require_same_shapes(at::TensorList tensors, const char* name,
                          at::TensorList like, const char* like_name) {
   TORCH_CHECK(tensors.size() == like.size(), name, ": got ", tensors.size(),
@@ -151,8 +152,8 @@ struct StepScratch {
   }
 };
 
-// overlap() returns whether tensors of the lists may share memory. What is
-// written comes first, and gets its own memory if it is a lazy copy.
+// overlap() returns whether tensors of the lists may share memory.
+// Written tensors come first, and get their own memory if they are lazy copies.
 bool overlap(const StepLists& lists, StepScratch& scratch) {
   for (const std::size_t l :
        std::array<std::size_t, kStepListCount>{0, 2, 3, 4, 5, kStepGrads}) {
@@ -197,7 +198,7 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
   for (std::size_t l = 0; l < kStepListCount; ++l) {
     const std::size_t own = lists.all[l].size();
     const bool unused =
-        l == kStepModel ||
+        l == kStepOutput ||
         (l >= kStepStates && l - kStepStates >= lists.state_count);
     if (own != count && !(unused && own == 0)) return false;
     scratch.lists[l].begin(own);
@@ -206,7 +207,7 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
   for (std::size_t i = 0; i < count; ++i) {
     const at::Tensor& param = lists.params()[i];
     if (lists.storage.is_8_bit && !param.is_contiguous()) return false;
-    if (lists.storage.small && !has_type_of_weight(lists, i)) return false;
+    if (lists.storage.compact && !has_type_of_weight(lists, i)) return false;
     const auto elements = static_cast<std::size_t>(param.numel());
     for (std::size_t l = 0; l < kStepListCount; ++l) {
       if (lists.all[l].empty()) continue;
@@ -250,7 +251,7 @@ void set_storage(AdamStep& step, const StepLists& lists, StepScratch& scratch) {
   step.ids = lists.ids;
   step.first_elements = lists.first_elements;
   step.stochastic = !lists.storage.kahan;
-  if (lists.storage.kahan) step.compensations = tensors[kStepModel].tensors();
+  if (lists.storage.kahan) step.compensations = tensors[kStepOutput].tensors();
   if (!lists.storage.is_8_bit) return;
   scratch.blocks.clear();
   for (std::size_t i = 0; i < tensors[0].tensors().size(); ++i) {
@@ -273,7 +274,7 @@ void run(const StepLists& lists, StepScratch& scratch, StepRule& rule,
     if (auto* adam = std::get_if<AdamStep>(&rule)) {
       const StepStorage& storage = lists.storage;
       const TensorList none;
-      if (storage.small) {
+      if (storage.compact) {
         set_storage(*adam, lists, scratch);
       } else {
         adam->max_exp_avg_sqs = tensors[kStepStates + 2].tensors();
@@ -282,11 +283,12 @@ void run(const StepLists& lists, StepScratch& scratch, StepRule& rule,
           tensors[0].tensors(), tensors[kStepGrads].tensors(),
           storage.is_8_bit ? none : tensors[kStepStates].tensors(),
           storage.is_8_bit ? none : tensors[kStepStates + 1].tensors(),
-          storage.kahan ? none : tensors[kStepModel].tensors(), *adam, scaling);
+          storage.kahan ? none : tensors[kStepOutput].tensors(), *adam,
+          scaling);
     } else {
       foreach_sgd_(tensors[0].tensors(), tensors[kStepGrads].tensors(),
                    tensors[kStepStates].tensors(),
-                   tensors[kStepModel].tensors(), std::get<SgdStep>(rule),
+                   tensors[kStepOutput].tensors(), std::get<SgdStep>(rule),
                    scaling);
     }
   });
@@ -326,11 +328,11 @@ StepLists adam_lists(bool amsgrad) {
           amsgrad ? std::size_t{3} : std::size_t{2}};
 }
 
-StepLists small_adam_lists(const StepStorage& storage) {
+StepLists compact_adam_lists(const StepStorage& storage) {
   StepLists lists = adam_lists(storage.is_8_bit);
   lists.names[0] = "params";
   lists.names[kStepAbsmax] = "absmax";
-  if (storage.kahan) lists.names[kStepModel] = "compensations";
+  if (storage.kahan) lists.names[kStepOutput] = "compensations";
   lists.storage = storage;
   return lists;
 }
@@ -363,8 +365,8 @@ void require_step_lists(const StepLists& lists) {
   check(0);
   check(kStepGrads);
   for (std::size_t s = 0; s < lists.state_count; ++s) check(kStepStates + s);
-  if (!lists.all[kStepModel].empty()) check(kStepModel);
-  for (std::size_t i = 0; lists.storage.small && i < lists.grads().size();
+  if (!lists.all[kStepOutput].empty()) check(kStepOutput);
+  for (std::size_t i = 0; lists.storage.compact && i < lists.grads().size();
        ++i) {
     const std::size_t weight = weight_of(lists);
     TORCH_CHECK(has_type_of_weight(lists, i), "grads[", i, "]: got the dtype ",

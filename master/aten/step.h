@@ -17,8 +17,8 @@ namespace swamp::aten {
 // StepStorage is how Adam's weights and moments are stored, if not as float32:
 // see AdamStep.
 struct StepStorage {
-  bool small = false;  // any of what follows, or rounded stochastically
-  bool kahan = false;  // the last list is compensations
+  bool compact = false;  // any of what follows, or rounded stochastically
+  bool kahan = false;    // the last list is compensations
   // The last state is the absmax of blocks, whose elements are counted by
   // index, not by memory: so a change of the strides changes no block.
   bool is_8_bit = false;
@@ -30,14 +30,14 @@ inline constexpr std::size_t kStepListCount = 6;
 inline constexpr std::size_t kStepGrads = 1;   // the only list not written
 inline constexpr std::size_t kStepStates = 2;  // up to three
 inline constexpr std::size_t kStepAbsmax = 4;  // of 8-bit moments
-inline constexpr std::size_t kStepModel = 5;
+inline constexpr std::size_t kStepOutput = 5;
 struct StepLists {
   std::array<at::TensorList, kStepListCount> all;
   std::array<const char*, kStepListCount> names;
   std::size_t state_count;
   StepStorage storage = {};
-  const std::uint64_t* ids = nullptr;  // AdamStep::ids, if `small`
-  const std::uint64_t* first_elements = nullptr;  // AdamStep's, if `small`
+  const std::uint64_t* ids = nullptr;             // AdamStep::ids, if `compact`
+  const std::uint64_t* first_elements = nullptr;  // AdamStep's, if `compact`
 
   at::TensorList params() const noexcept { return all[0]; }
   at::TensorList grads() const noexcept { return all[kStepGrads]; }
@@ -48,7 +48,7 @@ struct StepLists {
 
 // adam_lists() and sgd_lists() name the lists; the caller sets them.
 StepLists adam_lists(bool amsgrad);
-StepLists small_adam_lists(const StepStorage& storage);
+StepLists compact_adam_lists(const StepStorage& storage);
 StepLists sgd_lists(bool momentum);
 
 // StepRule is the rule and its numbers. take_step() sets the lists and ids of
@@ -62,8 +62,8 @@ void require_step_lists(const StepLists& lists);
 // those taken. Throws c10::Error if it is not a whole number below 2^53 - 1.
 std::int64_t next_step(const at::Tensor& taken);
 
-// take_step() validates the lists and takes a step. The norm is that of the
-// unscaled gradients; if it is undefined and max_norm is above 0, it is
+// take_step() validates the lists and takes a step. `grad_norm` is the norm of
+// the unscaled gradients; if it is undefined and max_norm is above 0, it is
 // computed. Throws c10::Error before anything is written.
 void take_step(const StepLists& lists, StepRule rule, float inv_scale,
                const at::Tensor& grad_norm, double max_norm);

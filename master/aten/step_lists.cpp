@@ -72,7 +72,7 @@ struct Bucket {
   std::vector<Mark> marks;  // of 16-bit parameters, after the last step
   Tensors grads;            // only during a step
   StepStorage storage;
-  // For random bits, if `storage.small`.
+  // For random bits, if `storage.compact`.
   std::vector<std::uint64_t> ids, first_elements;
 };
 
@@ -168,7 +168,8 @@ class StepListsObject final : public torch::CustomClassHolder {
         next_step(steps[0])};
     numbers.seed = static_cast<std::uint64_t>(seed);
     const StepStorage& storage = at(index).storage;
-    take(index, storage.small ? small_adam_lists(storage) : adam_lists(amsgrad),
+    take(index,
+         storage.compact ? compact_adam_lists(storage) : adam_lists(amsgrad),
          numbers, inv_scale, grad_norm, max_norm);
     constexpr std::size_t kTogether = 16;
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -268,9 +269,9 @@ class StepListsObject final : public torch::CustomClassHolder {
     for (std::size_t s = 0; s < lists.state_count; ++s) {
       lists.all[kStepStates + s] = bucket.states[s];
     }
-    if (is_16_bit) lists.all[kStepModel] = bucket.params;
-    if (kahan) lists.all[kStepModel] = bucket.states.back();
-    if (bucket.storage.small) {
+    if (is_16_bit) lists.all[kStepOutput] = bucket.params;
+    if (kahan) lists.all[kStepOutput] = bucket.states.back();
+    if (bucket.storage.compact) {
       lists.ids = bucket.ids.data();
       lists.first_elements = bucket.first_elements.data();
     }

@@ -14,10 +14,6 @@
 namespace swamp::aten {
 namespace {
 
-// A row of fewer elements takes longer as an array of its own than in the
-// fallback.
-constexpr std::int64_t kMinRowCount = 32;
-
 struct Checked {
   ScalarType type;
   bool dense;
@@ -43,7 +39,7 @@ inline Checked checked(const at::Tensor& tensor, const ListNames& names,
 }
 
 // data_of() returns the data of a tensor that has elements. A lazy minus sign
-// changes neither what is finite nor, except for itself, a product.
+// is left out: it changes only the sign of a product.
 void* data_of(const at::Tensor& tensor, bool written) {
   if (tensor.is_neg()) return data_of(at::_neg_view(tensor), written);
   // The const is cast away for the type of swamp::Tensor only.
@@ -55,7 +51,7 @@ void* data_of(const at::Tensor& tensor, bool written) {
 void SplitList::assign(at::TensorList tensors, const ListNames& names,
                        bool written) {
   clear();
-  for_kernels_.reserve(tensors.size());
+  arrays_.reserve(tensors.size());
   extents_.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
@@ -66,39 +62,28 @@ void SplitList::assign(at::TensorList tensors, const ListNames& names,
                 " of the list has no memory");
     void* data = data_of(tensor, written);
     const std::size_t bytes = element_bytes(type);
-    const bool aligned = is_aligned(data, bytes);
-    if (!aligned || !dense) {
-      add_rows(tensor, i, static_cast<std::byte*>(data), type, aligned);
+    Extent& extent = extents_.emplace_back();
+    extent.begin = reinterpret_cast<std::uintptr_t>(data);
+    if (!dense) {
+      const Layout layout(tensor);
+      extent.end =
+          extent.begin + static_cast<std::size_t>(layout.extent) * bytes;
+      disjoint_ = disjoint_ && layout.disjoint;
+      others_.push_back(i);
+      continue;
+    }
+    extent.end = extent.begin + static_cast<std::size_t>(count) * bytes;
+    if (!is_aligned(data, bytes)) {
+      others_.push_back(i);
       continue;
     }
     // Assigned field by field: push_back() of a temporary would read back as a
     // whole what was just written in parts, which stalls the CPU.
-    Tensor& array = for_kernels_.emplace_back();
+    Tensor& array = arrays_.emplace_back();
     array.data = data;
     array.count = static_cast<std::size_t>(count);
     array.dtype = type;
-    Extent& extent = extents_.emplace_back();
-    extent.begin = reinterpret_cast<std::uintptr_t>(data);
-    extent.end = extent.begin + array.count * bytes;
   }
-}
-
-void SplitList::add_rows(const at::Tensor& tensor, std::size_t index,
-                         std::byte* data, ScalarType type, bool aligned) {
-  const std::size_t bytes = element_bytes(type);
-  const Layout layout(tensor);
-  const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  extents_.push_back(
-      {begin, begin + static_cast<std::size_t>(layout.extent) * bytes});
-  if (!aligned || !layout.disjoint || layout.row_count() < kMinRowCount) {
-    for_fallback_.push_back(index);
-    return;
-  }
-  const auto row_count = static_cast<std::size_t>(layout.row_count());
-  layout.for_each_row([&](std::int64_t offset) {
-    for_kernels_.push_back(
-        {data + static_cast<std::size_t>(offset) * bytes, row_count, type});
-  });
 }
 
 bool SplitList::may_hold_float(const void* a, const void* b) const noexcept {

@@ -26,7 +26,7 @@ struct ListNames {
 };
 
 // SplitList is a list of tensors in two parts: arrays for the kernels, and
-// tensors that only the fallback can take, element by element.
+// tensors that have holes or are misaligned.
 class SplitList {
  public:
   // assign() validates every tensor, in PyTorch's order and words, and splits
@@ -35,42 +35,37 @@ class SplitList {
   // lazily copied ones get their own memory.
   void assign(at::TensorList tensors, const ListNames& names, bool written);
 
-  // Dense tensors, and the rows of others if the rows are long enough.
-  TensorList for_kernels() const noexcept { return for_kernels_; }
+  TensorList arrays() const noexcept { return arrays_; }
   // The other tensors, by their index in the list.
-  const std::vector<std::size_t>& for_fallback() const noexcept {
-    return for_fallback_;
-  }
+  const std::vector<std::size_t>& others() const noexcept { return others_; }
 
   // may_hold_float() returns whether a tensor may share a byte with the float
   // at one of the two addresses. Call it before overlaps().
   bool may_hold_float(const void* a, const void* b) const noexcept;
-  // overlaps() returns whether two tensors may share a byte. It reorders the
-  // extents, not the two parts.
-  bool overlaps() { return any_overlap(extents_, scratch_); }
+  // overlaps() returns whether two tensors, or two elements of one, may share a
+  // byte. It reorders the extents, not the two parts.
+  bool overlaps() { return !disjoint_ || any_overlap(extents_, scratch_); }
 
   // For ThreadScratch; assign() clears as well.
   void clear() noexcept {
-    for_kernels_.clear();
-    for_fallback_.clear();
+    arrays_.clear();
+    others_.clear();
     extents_.clear();
+    disjoint_ = true;
   }
   bool is_small() const noexcept {
-    return for_kernels_.capacity() <= kMaxKeptCount &&
-           for_fallback_.capacity() <= kMaxKeptCount &&
+    return arrays_.capacity() <= kMaxKeptCount &&
+           others_.capacity() <= kMaxKeptCount &&
            extents_.capacity() <= kMaxKeptCount &&
            scratch_.capacity() <= kMaxKeptCount;
   }
 
  private:
-  // add_rows() adds a tensor that has holes or is misaligned.
-  void add_rows(const at::Tensor& tensor, std::size_t index, std::byte* data,
-                ScalarType type, bool aligned);
-
-  std::vector<Tensor> for_kernels_;
-  std::vector<std::size_t> for_fallback_;
+  std::vector<Tensor> arrays_;
+  std::vector<std::size_t> others_;
   std::vector<Extent> extents_;
   std::vector<Extent> scratch_;
+  bool disjoint_ = true;  // whether the elements of each tensor are
 };
 
 // StepTensors is a list of tensors for an optimizer's pass, which reads element
@@ -81,7 +76,7 @@ class StepTensors {
  public:
   // assign() takes a validated list. Element order follows the memory of the
   // tensors in `like`, or their indices if they have holes; if `like` is null,
-  // each tensor's own memory. `by_index`: element order is that of the indices.
+  // each tensor's own memory. `by_index`: element order follows the indices.
   void assign(at::TensorList tensors, const at::TensorList* like, bool written,
               bool by_index = false);
 

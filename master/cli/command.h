@@ -44,7 +44,6 @@ using Run = std::function<int(Machine&)>;
 
 // Each adds the options of a command, which must outlive the result.
 Run add_info(CLI::App& command);
-Run add_moe_report(CLI::App& command);
 Run add_predict(CLI::App& command);
 Run add_replay(CLI::App& command);
 Run add_scan(CLI::App& command);

@@ -20,8 +20,6 @@ struct Row {
 };
 constexpr Row kCommands[] = {
     {"info", "show the machine", add_info},
-    {"moe-report", "the tokens of each expert, by layer and step",
-     add_moe_report},
     {"predict", "predict time and traffic on SW26010-Pro", add_predict},
     {"replay", "run traces of loss scalers", add_replay},
     {"scan", "find inf and nan in files", add_scan},
@@ -31,6 +29,10 @@ constexpr Row kCommands[] = {
 // neither an option nor a command.
 void check_command(const std::string& word) {
   if (word.empty() || word.front() == '-') return;
+  if (word == "moe-report") {
+    throw UsageError(
+        "moe-report: this command is python -m swamp_torch.moe report now");
+  }
   std::vector<std::string> names;
   for (const Row& row : kCommands) {
     if (word == row.name) return;

@@ -47,11 +47,10 @@ Json parse_json(const std::string& text, int max_depth) {
   }
 }
 
-const Json& json_member(const Json& object, const std::string& name,
-                        const char* expected) {
+const Json& json_member(const Json& object, const std::string& name) {
   const auto found = object.find(name);
   if (found != object.end()) return *found;
-  throw Failure(fmt::format("{}: missing{}", name, expected));
+  throw Failure(fmt::format("{}: missing", name));
 }
 
 void refuse_json(const char* name, const Json& value,

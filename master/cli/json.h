@@ -23,10 +23,8 @@ Json json_number(double number);
 // Failure, also if an object has a key twice.
 Json parse_json(const std::string& text, int max_depth);
 
-// json_member() throws Failure if an object lacks the member; `expected` is for
-// its message.
-const Json& json_member(const Json& object, const std::string& name,
-                        const char* expected = "");
+// json_member() throws Failure if an object lacks the member.
+const Json& json_member(const Json& object, const std::string& name);
 
 // refuse_json() throws Failure for a value of another kind than expected.
 [[noreturn]] void refuse_json(const char* name, const Json& value,

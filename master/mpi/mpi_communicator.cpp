@@ -1,38 +1,64 @@
 // MpiCommunicator: a duplicate of the caller's MPI communicator, whose errors
-// return, an Exchange on it, and a share of the MPI session. Its first error is
-// kept, because after it the ranks may differ, and every later call throws the
-// same.
+// return, and a share of the MPI session. Its first error is kept, because
+// after it the ranks may differ, and every later call throws the same.
+//
+// An exchange is a nonblocking collective of headers: the sizes of the pieces
+// that two ranks send and expect, so that both throw if they differ, and the
+// pieces themselves if they are small. Large pieces follow in further
+// collectives. All waits are tests with a time limit, so that a rank that does
+// not answer becomes an error that names it.
 #include <mpi.h>
 
+#include <algorithm>
+#include <chrono>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "master/mpi/exchange.h"
 #include "master/mpi/session.h"
 #include "master/text.h"
 #include "swamp/mpi.h"
 
 namespace swamp {
+namespace {
+
+// Header is what a rank sends to each other one before its piece.
+struct Header {
+  static constexpr std::size_t kInline = 40;
+  static constexpr std::uint64_t kMissing = UINT64_MAX;  // not yet received
+  std::uint64_t sent_bytes = kMissing;
+  std::uint64_t expected_bytes;  // the other way
+  std::uint64_t largest;         // bytes of the largest piece that it sends
+  std::uint64_t message_bytes;
+  unsigned char piece[kInline];  // if it is not larger
+};
+
+}  // namespace
 
 struct MpiCommunicator::Impl {
-  Impl(std::unique_ptr<mpi::Session> share, MPI_Comm copy, int own_rank,
-       int ranks, const MpiOptions& options)
-      : session(std::move(share)),
-        comm(copy),
-        rank(own_rank),
-        size(ranks),
-        exchange(copy, own_rank, ranks, options) {}
-
   std::unique_ptr<mpi::Session> session;
   MPI_Comm comm;
   int rank;
   int size;
-  mpi::Exchange exchange;
-  std::string failure;  // text of the first error
+  MpiOptions options;
+  std::vector<Header> sent, received;  // by rank
+  std::vector<int> counts, offsets;    // of the headers
+  std::string failure = "";            // text of the first error
   int exceptions = std::uncaught_exceptions();
+
+  void exchange(const ConstBytes* send, const MutableBytes* receive);
+  void exchange_headers(const ConstBytes* send, const MutableBytes* receive);
+  void check_sizes(const ConstBytes* send, const MutableBytes* receive) const;
+  void exchange_large(const ConstBytes* send, const MutableBytes* receive);
+  std::vector<int> missing() const;
+  [[noreturn]] void refuse_wait(const std::vector<int>& ranks,
+                                const char* one_of) const;
 };
 
 namespace {
@@ -95,14 +121,45 @@ class ReturnErrors {
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
+// Returns whether the operation ends before `timeout_seconds` have passed (0:
+// no limit) since the last change of arrived(). Between tests it yields the
+// core to other ranks, and sleeps after a longer wait; but only briefly if
+// `large`, because large messages progress only inside MPI calls.
+template <class Arrived>
+bool wait(MPI_Request& request, int timeout_seconds, bool large,
+          Arrived arrived) {
+  using Clock = std::chrono::steady_clock;
+  using std::chrono::milliseconds;
+  Clock::time_point heard = Clock::now();
+  std::size_t before = 0;
+  for (;;) {
+    int done = 0;
+    mpi::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done != 0) return true;
+    const Clock::time_point now = Clock::now();
+    if (const std::size_t count = arrived(); count != before) {
+      before = count;
+      heard = now;
+    }
+    const Clock::duration waited = now - heard;
+    if (timeout_seconds > 0 && waited >= std::chrono::seconds(timeout_seconds))
+      return false;
+    if (waited < milliseconds(1)) {
+      std::this_thread::yield();
+    } else if (large || waited < milliseconds(100)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    } else {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+}
+
 MPI_Comm duplicate(MPI_Comm comm, int timeout_seconds) {
   // Not on the stack, because MPI may write to it after a timeout.
   auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   mpi::check(MPI_Comm_idup(comm, copy.get(), &request), "MPI_Comm_idup");
-  mpi::Requests requests;
-  requests.add(request);
-  if (!requests.wait(timeout_seconds, false)) {
+  if (!wait(request, timeout_seconds, false, [] { return 0; })) {
     static_cast<void>(copy.release());
     throw Error(SWAMP_INTERNAL,
                 "MpiCommunicator: not all ranks have created one after " +
@@ -112,6 +169,35 @@ MPI_Comm duplicate(MPI_Comm comm, int timeout_seconds) {
              "MPI_Comm_set_errhandler");
   return *copy;
 }
+
+// Types are the pieces of an MPI_Ialltoallw, one for each rank: bytes at an
+// address of their own. An entry without bytes is not used.
+class Types {
+ public:
+  explicit Types(std::size_t size) : counts(size), types(size, MPI_BYTE) {}
+  ~Types() {
+    for (std::size_t r = 0; r < types.size(); ++r) {
+      if (counts[r] != 0) MPI_Type_free(&types[r]);
+    }
+  }
+  Types(const Types&) = delete;
+  Types& operator=(const Types&) = delete;
+
+  void set(std::size_t rank, const void* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    MPI_Aint address = 0;
+    const int length = static_cast<int>(bytes);
+    mpi::check(MPI_Get_address(data, &address), "MPI_Get_address");
+    mpi::check(
+        MPI_Type_create_hindexed(1, &length, &address, MPI_BYTE, &types[rank]),
+        "MPI_Type_create_hindexed");
+    counts[rank] = 1;
+    mpi::check(MPI_Type_commit(&types[rank]), "MPI_Type_commit");
+  }
+
+  std::vector<int> counts;
+  std::vector<MPI_Datatype> types;
+};
 
 std::unique_ptr<MpiCommunicator::Impl> join(
     std::unique_ptr<mpi::Session> session, MPI_Comm comm,
@@ -123,8 +209,15 @@ std::unique_ptr<MpiCommunicator::Impl> join(
   mpi::check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   try {
     const MPI_Comm copy = duplicate(comm, options.timeout_seconds);
-    return std::make_unique<MpiCommunicator::Impl>(std::move(session), copy,
-                                                   rank, size, options);
+    std::vector<Header> headers(static_cast<std::size_t>(size));
+    std::vector<int> counts(headers.size(), sizeof(Header));
+    std::vector<int> offsets;
+    for (int r = 0; r < size; ++r) {
+      offsets.push_back(r * static_cast<int>(sizeof(Header)));
+    }
+    return std::unique_ptr<MpiCommunicator::Impl>(
+        new MpiCommunicator::Impl{std::move(session), copy, rank, size, options,
+                                  headers, headers, counts, offsets});
   } catch (...) {
     mpi::Session::give_up();
     throw;
@@ -160,6 +253,130 @@ std::unique_ptr<MpiCommunicator::Impl> join_fortran(int handle,
 }
 
 }  // namespace
+
+void MpiCommunicator::Impl::refuse_wait(const std::vector<int>& ranks,
+                                        const char* one_of) const {
+  std::string text = ranks.size() == 1 ? "rank " : one_of;
+  for (const int r : ranks) {
+    if (r != ranks.front()) text += ", ";
+    text += std::to_string(r);
+  }
+  throw Error(SWAMP_INTERNAL, "MpiCommunicator: rank " + std::to_string(rank) +
+                                  " of " + std::to_string(size) + " waited " +
+                                  std::to_string(options.timeout_seconds) +
+                                  " s (SWAMP_MPI_TIMEOUT) for " + text);
+}
+
+// Returns the ranks whose header has not arrived. Headers are single messages
+// to their place in `received`, which is read before the operation has ended.
+std::vector<int> MpiCommunicator::Impl::missing() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size; ++r) {
+    const volatile std::uint64_t& sent_bytes =
+        received[static_cast<std::size_t>(r)].sent_bytes;
+    if (r != rank && sent_bytes == Header::kMissing) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+void MpiCommunicator::Impl::exchange_headers(const ConstBytes* send,
+                                             const MutableBytes* receive) {
+  std::uint64_t largest = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r != rank) largest = std::max<std::uint64_t>(largest, send[r].bytes);
+  }
+  for (int r = 0; r < size; ++r) {
+    Header& header = sent[static_cast<std::size_t>(r)];
+    header = {
+        send[r].bytes, receive[r].bytes, largest, options.message_bytes, {}};
+    if (send[r].bytes != 0 && send[r].bytes <= Header::kInline) {
+      std::memcpy(header.piece, send[r].data, send[r].bytes);
+    }
+    received[static_cast<std::size_t>(r)].sent_bytes = Header::kMissing;
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  mpi::check(MPI_Ialltoallv(sent.data(), counts.data(), offsets.data(),
+                            MPI_BYTE, received.data(), counts.data(),
+                            offsets.data(), MPI_BYTE, comm, &request),
+             "MPI_Ialltoallv");
+  if (!wait(request, options.timeout_seconds, false,
+            [&] { return missing().size(); })) {
+    refuse_wait(missing(), "ranks ");
+  }
+}
+
+void MpiCommunicator::Impl::check_sizes(const ConstBytes* send,
+                                        const MutableBytes* receive) const {
+  const auto mismatch = [](int from, std::uint64_t bytes, int to,
+                           std::uint64_t expected) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                "MpiCommunicator: rank " + std::to_string(from) + " sends " +
+                    std::to_string(bytes) + " bytes to rank " +
+                    std::to_string(to) + ", which expects " +
+                    std::to_string(expected));
+  };
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
+    const Header& header = received[static_cast<std::size_t>(r)];
+    if (header.sent_bytes != receive[r].bytes) {
+      mismatch(r, header.sent_bytes, rank, receive[r].bytes);
+    }
+    if (header.expected_bytes != send[r].bytes) {
+      mismatch(rank, send[r].bytes, r, header.expected_bytes);
+    }
+  }
+}
+
+// Every rank takes part in as many collectives as the largest piece of all
+// ranks needs.
+void MpiCommunicator::Impl::exchange_large(const ConstBytes* send,
+                                           const MutableBytes* receive) {
+  std::uint64_t largest = 0;
+  std::uint64_t message_bytes = options.message_bytes;
+  for (const Header& header : received) {
+    largest = std::max(largest, header.largest);
+    message_bytes = std::min(message_bytes, header.message_bytes);
+  }
+  if (largest <= Header::kInline) return;
+  const std::vector<int> zeros(received.size());
+  for (std::uint64_t first = 0; first < largest; first += message_bytes) {
+    Types from(received.size());
+    Types to(received.size());
+    std::vector<int> peers;
+    for (int r = 0; r < size; ++r) {
+      const auto set = [&](Types& types, const void* data, std::size_t bytes) {
+        if (r == rank || bytes <= Header::kInline || bytes <= first) return;
+        types.set(static_cast<std::size_t>(r),
+                  static_cast<const std::byte*>(data) + first,
+                  std::min(bytes - first, message_bytes));
+        if (peers.empty() || peers.back() != r) peers.push_back(r);
+      };
+      set(to, send[r].data, send[r].bytes);
+      set(from, receive[r].data, receive[r].bytes);
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    mpi::check(MPI_Ialltoallw(MPI_BOTTOM, to.counts.data(), zeros.data(),
+                              to.types.data(), MPI_BOTTOM, from.counts.data(),
+                              zeros.data(), from.types.data(), comm, &request),
+               "MPI_Ialltoallw");
+    if (!wait(request, options.timeout_seconds, true, [] { return 0; })) {
+      refuse_wait(peers, "one of the ranks ");
+    }
+  }
+}
+
+void MpiCommunicator::Impl::exchange(const ConstBytes* send,
+                                     const MutableBytes* receive) {
+  exchange_headers(send, receive);
+  check_sizes(send, receive);
+  exchange_large(send, receive);
+  for (int r = 0; r < size; ++r) {
+    const std::size_t bytes = receive[r].bytes;
+    if (r == rank || bytes == 0 || bytes > Header::kInline) continue;
+    std::memcpy(receive[r].data, received[static_cast<std::size_t>(r)].piece,
+                bytes);
+  }
+}
 
 MpiCommunicator::MpiCommunicator(const MpiOptions& options)
     : MpiCommunicator(join_world(options)) {}
@@ -203,7 +420,7 @@ void MpiCommunicator::exchange_pieces(const ConstBytes* send,
   }
   impl_->session->require_thread();
   try {
-    impl_->exchange.run(send, receive);
+    impl_->exchange(send, receive);
   } catch (const std::exception& error) {
     impl_->failure = error.what();
     mpi::Session::give_up();

@@ -1,4 +1,4 @@
-// MixedPrecisionOptimizer: the parameters of the model and what is made for
+// MixedPrecisionOptimizer: the parameters of the model and the arrays made for
 // them, their slices of this rank, float32 masters and gradients, and the lists
 // of a step, one for each group and dtype. The step itself is in step.cpp.
 #include "swamp/mixed_precision.h"

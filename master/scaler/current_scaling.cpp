@@ -31,8 +31,8 @@ BlockScale mx(const RecipeOptions& o, const ScaledTensor& t, float amax) {
                              t.elements.largest, t.elements.mantissa_bits));
 }
 
-// The scale of a block of NVFP4 is a float8_e4m3fn, and relative to that of its
-// tensor.
+// The scale of a block of NVFP4 is a float8_e4m3fn, relative to its tensor's
+// scale.
 BlockScale nvfp4(const slave::Nvfp4Scale& block, float tensor_inv) {
   return {block.factor, slave::e4m3_value(block.code) * tensor_inv,
           static_cast<std::uint8_t>(block.code)};
@@ -69,8 +69,8 @@ BlockScale modelopt_mx(const RecipeOptions&, const ScaledTensor& t,
   return e8m0(slave::modelopt_mx_code(amax, t.elements.largest));
 }
 
-// stored() is a scale that is stored as amax / largest, at least that of
-// eps: HiFloat8 of torch_npu, and float8 states of optimizers.
+// stored() returns a scale that is stored as max(amax, eps) / largest: HiFloat8
+// of torch_npu, and float8 states of optimizers.
 BlockScale stored(const RecipeOptions& o, const ScaledTensor& t, float amax) {
   const auto eps = static_cast<float>(o.eps);
   const float inverse = (amax < eps ? eps : amax) / t.elements.largest;
@@ -84,7 +84,7 @@ BlockScale te_state(const RecipeOptions& o, const ScaledTensor& t, float amax) {
   return scale;
 }
 
-// recipe() has the rule as that of blocks, too, if `of_blocks`.
+// recipe() returns a recipe of a rule, which blocks have, too, if `of_blocks`.
 Recipe recipe(const char* name, CurrentRule rule, bool of_blocks,
               Formats formats, std::vector<RecipeOption> options) {
   RecipeOptions defaults;

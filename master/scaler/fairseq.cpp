@@ -108,24 +108,13 @@ std::vector<Preset> fairseq_presets() {
   constexpr OverflowTest test = OverflowTest::non_zero;
   return {
       // These two save only the scale.
-      {"fairseq.DynamicLossScaler",
-       update_fairseq,
-       d,
-       none,
-       test,
-       fairseq_options(),
-       fairseq_trackers(),
-       {{"/loss_scale", &Scaler::scale}},
-       prepare_fairseq},
-      {"metaseq.DynamicLossScaler",
-       update_metaseq,
-       d,
-       none,
-       test,
-       fairseq_options(),
-       fairseq_trackers({{"scale_window", &Scaler::window, false}}),
-       {{"/loss_scale", &Scaler::scale}},
-       prepare_fairseq},
+      SWAMP_PRESET("fairseq.DynamicLossScaler", update_fairseq, d, none, test,
+                   fairseq_options(), fairseq_trackers(),
+                   {{"/loss_scale", &Scaler::scale}}, prepare_fairseq),
+      SWAMP_PRESET("metaseq.DynamicLossScaler", update_metaseq, d, none, test,
+                   fairseq_options(),
+                   fairseq_trackers({{"scale_window", &Scaler::window, false}}),
+                   {{"/loss_scale", &Scaler::scale}}, prepare_fairseq),
   };
 }
 

@@ -31,9 +31,9 @@ double read(const Preset& preset, const Option& option,
 }
 
 // require_numbers() throws for an option that is nan, and for a first scale
-// that is infinite, of which all later ones would be the same. Many originals
-// accept them; what an original refuses, it has refused before, in its own
-// words.
+// that is infinite, because all later ones would be the same. Many originals
+// accept them; an original that refuses a number has refused it before, in its
+// own words.
 void require_numbers(const Preset& preset, const Scaler& scaler) {
   for (const Option& option : preset.options) {
     if (option.member == nullptr) continue;

@@ -169,6 +169,9 @@ struct Preset {
   std::vector<Key> keys;
   Prepare prepare;
 };
+// A row: clang-format then fills its lines, as in a call.
+#define SWAMP_PRESET(...) \
+  Preset { __VA_ARGS__ }
 
 // find_preset() throws Error, with the list of all names, for an unknown name.
 const Preset& find_preset(const std::string& name);

@@ -68,7 +68,6 @@ TEST(Output, FitsATerminal) {
   for (const std::vector<std::string>& words :
        {Words("--help"),
         {"info", "--help"},
-        {"moe-report", "--help"},
         {"predict", "--help"},
         {"replay", "--help"},
         {"scan", "--help"},

@@ -188,7 +188,7 @@ TEST(ReplayCodes, EveryGoldenRecordMatches) {
     }
   }
   EXPECT_EQ(arguments.size(), 14u);
-  // Inputs and octets of stochastic rounding are of other kinds.
+  // Inputs and bytes of stochastic rounding are of other kinds.
   for (const char* transfer : {"view", "copy", "check"}) {
     EXPECT_EQ(output_of(arguments, {{"SWAMP_TRANSFER", transfer},
                                     {"SWAMP_LDM_BYTES", "524288"}}),

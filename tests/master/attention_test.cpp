@@ -17,7 +17,7 @@
 namespace swamp::test {
 namespace {
 
-// Blocks of 16, 32 or 64 queries, and slaves without work.
+// Panels of 16, 32 or 64 queries, and slaves without work.
 const std::vector<MachineShape> kShapes = {
     {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 96 * 1024}};
 // Backward needs more LDM.

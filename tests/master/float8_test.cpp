@@ -254,7 +254,7 @@ TEST(Float8, GoldenCasts) {
   }
 }
 
-// Stochastic rounding with given octets: the 256 results of each number.
+// Stochastic rounding with given bytes: the 256 results of each number.
 TEST(Float8, GoldenStochastic) {
   std::ifstream file(SWAMP_GOLDEN_DIR "/float8/sr_e2m1.jsonl");
   std::string line;

@@ -146,8 +146,8 @@ TEST(ForeachAdam, SameBitsOnEveryMachine) {
 
 // ---- Less memory
 
-// SmallCase is a kind of weights and moments: the kernel for it.
-struct SmallCase {
+// CompactCase is a kind of weights and moments: the kernel for it.
+struct CompactCase {
   KernelFamily family;
   slave::Formats formats;
   bool model = false;
@@ -172,7 +172,7 @@ struct SmallCase {
            family == KernelFamily::adam_8bit_stochastic;
   }
 };
-const SmallCase kSmallCases[] = {
+const CompactCase kCompactCases[] = {
     {KernelFamily::adam_stochastic, {kFloat16, kFloat16, kFloat32}},
     {KernelFamily::adam_stochastic, {kBFloat16, kBFloat16, kBFloat16}},
     {KernelFamily::adam_stochastic, {kFloat32, kFloat32, kBFloat16}},
@@ -199,10 +199,10 @@ std::vector<std::size_t> absmax_counts() {
   return counts;
 }
 
-// SmallArrays is what such a step works on. `more` is the model's weights or
+// CompactArrays is what such a step works on. `more` is the model's weights or
 // the compensations.
-struct SmallArrays {
-  explicit SmallArrays(const SmallCase& one)
+struct CompactArrays {
+  explicit CompactArrays(const CompactCase& one)
       : gradients(one.type(0), kListCounts, 1),
         params(one.type(1), kListCounts),
         first(one.type(2), kListCounts, 2),
@@ -232,7 +232,7 @@ struct SmallArrays {
       }
     }
   }
-  bool operator==(const SmallArrays& other) const {
+  bool operator==(const CompactArrays& other) const {
     return gradients == other.gradients && params == other.params &&
            first == other.first && second == other.second &&
            more == other.more && absmax == other.absmax;
@@ -253,7 +253,7 @@ static_assert(mixed(1234567 + 0x9e3779b97f4a7c15U) == 6457827717110365317U);
 
 constexpr std::uint64_t kSeed = 42;
 
-void expect_small(SmallArrays& arrays, const SmallCase& one) {
+void expect_compact(CompactArrays& arrays, const CompactCase& one) {
   slave::AdamBlockArgs args{adam_args(1.0f), 0, one.float8 ? 1u : 0u};
   const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
              m = arrays.first.tensors(), v = arrays.second.tensors(),
@@ -297,8 +297,9 @@ void expect_small(SmallArrays& arrays, const SmallCase& one) {
   }
 }
 
-// step_small() is the step of the library.
-void step_small(SmallArrays& arrays, const SmallCase& one, Machine* machine) {
+// step_compact() is the step of the library.
+void step_compact(CompactArrays& arrays, const CompactCase& one,
+                  Machine* machine) {
   const bool is_8_bit = one.is_8_bit();
   const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
              m = arrays.first.tensors(), v = arrays.second.tensors(),
@@ -326,12 +327,12 @@ void step_small(SmallArrays& arrays, const SmallCase& one, Machine* machine) {
 
 TEST(ForeachAdam, LessMemoryHasTheSameBitsOnEveryMachine) {
   on_all_machines(kShapes, [](Machine& machine) {
-    for (const SmallCase& one : kSmallCases) {
+    for (const CompactCase& one : kCompactCases) {
       SCOPED_TRACE(one.info().name);
-      SmallArrays actual(one);
-      SmallArrays expected = actual;
-      expect_small(expected, one);
-      step_small(actual, one, &machine);
+      CompactArrays actual(one);
+      CompactArrays expected = actual;
+      expect_compact(expected, one);
+      step_compact(actual, one, &machine);
       EXPECT_TRUE(actual == expected);
     }
   });

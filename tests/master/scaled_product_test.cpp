@@ -47,9 +47,9 @@ struct Operand {
     const std::size_t at = row * matrix.columns + column;
     const ScalarType format = matrix.codes.dtype;
     if (format != kFloat4E2M1FNX2) return code_to_float(format, codes[at]);
-    const unsigned octet = codes[at / 2];
+    const unsigned byte = codes[at / 2];
     return code_to_float(format, static_cast<std::uint8_t>(
-                                     at % 2 == 0 ? octet & 15 : octet >> 4));
+                                     at % 2 == 0 ? byte & 15 : byte >> 4));
   }
   float scale(std::size_t row, std::size_t block, std::size_t steps) const {
     if (!float_scales.empty()) {

@@ -82,11 +82,11 @@ TEST(Quantize, HasTheBitsOfTheReference) {
             args.rounding = rounding;
             args.scale = count % 4 == 2 ? 1.0f : 0.3f;
             args.key = {17, 99};
-            const auto* octets = given ? &random : nullptr;
-            const Output expected = run(row_tables()[0], type, args, x, octets);
+            const auto* bytes = given ? &random : nullptr;
+            const Output expected = run(row_tables()[0], type, args, x, bytes);
             for (const KernelTable& table : row_tables()) {
               SCOPED_TRACE(table.isa);
-              const Output found = run(table, type, args, x, octets);
+              const Output found = run(table, type, args, x, bytes);
               ASSERT_EQ(found.codes, expected.codes);
               ASSERT_EQ(found.partial.saturated, expected.partial.saturated);
               ASSERT_EQ(found.partial.flushed, expected.partial.flushed);

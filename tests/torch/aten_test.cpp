@@ -207,7 +207,7 @@ TEST(AtenThreads, KeepsLittleMemory) {
     return info.uordblks + info.hblkhd;
   };
   const at::Tensor one = at::ones({});
-  // 500000 rows: the lists take 19 MB, the segments of libswamp 12 MB.
+  // 32 MB with holes.
   const at::Tensor base = at::ones({500000, 33}, at::kHalf);
   const std::vector<at::Tensor> strided{base.slice(1, 0, 32)};
   const at::Tensor values = at::ones({2, 250000, 4}, at::kHalf);
@@ -272,7 +272,7 @@ TEST(AtenThreads, InsideParallelFor) {
     for (std::int64_t i = begin; i < end; ++i) {
       const at::Tensor& tensor = all[static_cast<std::size_t>(i)];
       at::Tensor found_inf = at::zeros({});
-      // One tensor for the kernels, one for the fallback.
+      // The second one is copied.
       unscale({tensor, at::full({300, 200}, 8.0).slice(1, 0, 200, 2)},
               found_inf, at::full({}, 0.25));
       found += found_inf.item<float>() != 0.0f ? 1 : 0;

@@ -34,7 +34,7 @@ def floats(text):
         torch.float32)
 
 
-def octets(text):
+def bytes_from(text):
     return torch.tensor(words(text, 2), dtype=torch.uint8)
 
 
@@ -168,17 +168,17 @@ class Golden(TestCase):
     """tests/golden/float8/blocks and products, bit for bit."""
 
     def check(self, found, codes, scales, message):
-        codes = octets(codes)
+        codes = bytes_from(codes)
         known = torch.ones(len(codes), dtype=torch.bool)
         if found.scales.dtype == torch.float8_e8m0fnu:  # ff: the codes are open
-            known = (octets(scales) != 0xff).repeat_interleave(
-                len(codes) // len(octets(scales)))
+            known = (bytes_from(scales) != 0xff).repeat_interleave(
+                len(codes) // len(bytes_from(scales)))
         self.assertTrue(torch.equal(flat(found.codes)[known], codes[known]),
                         message)
         self.assertTrue(
             same_floats(found.scales, floats(scales))
             if found.scales.dtype == torch.float32
-            else torch.equal(flat(found.scales), octets(scales)), message)
+            else torch.equal(flat(found.scales), bytes_from(scales)), message)
 
     def test_blocks(self):
         """Rows or columns, and both at once; stochastic rounding."""
@@ -200,7 +200,7 @@ class Golden(TestCase):
                 if "codes_stochastic" in row:
                     found, _ = float8.quantize_blocks(
                         x, format, scaling(row), rounding="stochastic",
-                        random=octets(row["random_octets"]).view_as(x), **how)
+                        random=bytes_from(row["random_octets"]).view_as(x), **how)
                     self.check(found, row["codes_stochastic"], row[scales], message)
 
     def test_rows_and_tensors(self):
@@ -219,7 +219,7 @@ class Golden(TestCase):
             found, _ = float8._along_rows(x, config.casts()["input"], "input",
                                           None, None)
             self.assertTrue(torch.equal(flat(found.codes),
-                                        octets(row["codes"])), row["recipe"])
+                                        bytes_from(row["codes"])), row["recipe"])
             self.assertTrue(same_floats(found.scales.float(),
                                         1 / floats(row["scale"])))
 
@@ -227,7 +227,7 @@ class Golden(TestCase):
         """Sums of codes, and with scales of tensors; NVFP4's reference."""
         for row in golden("products/exact"):
             (a, x), (b, y) = (
-                (octets(row[f"codes_{n}"]).view(-1, row["K"]).view(
+                (bytes_from(row[f"codes_{n}"]).view(-1, row["K"]).view(
                     getattr(torch, row[n])), row[n]) for n in ("a", "b"))
             for scales, name in (((1.0, 1.0), "sums"), (tuple(
                     floats(row[f"scale_inv_{n}"]) for n in "ab"), "out")):
@@ -241,9 +241,9 @@ class Golden(TestCase):
             "input"]
         for row in golden("products/nvfp4"):
             found = float8._product(*(float8._Operand(
-                octets(row[f"codes_{n}"]).view(-1, row["K"] // 2).view(
+                bytes_from(row[f"codes_{n}"]).view(-1, row["K"] // 2).view(
                     FORMATS["e2m1"]),
-                octets(row[f"scales_{n}"]).view(-1, row["K"] // 16).view(E4M3),
+                bytes_from(row[f"scales_{n}"]).view(-1, row["K"] // 16).view(E4M3),
                 floats(row[f"amax_{n}"]), cast) for n in ("x", "w")),
                 torch.float32)
             self.assertTrue(same_floats(found, floats(row["out"])))
@@ -295,7 +295,7 @@ class Scales(TestCase):
             golden = [row[field] for row in rows]
             self.assertTrue(
                 same_floats(tensor, floats(golden)) if tensor.is_floating_point()
-                else torch.equal(tensor, octets("".join(golden))), rows)
+                else torch.equal(tensor, bytes_from("".join(golden))), rows)
 
     def replay(self, row, name, fields, options, is_block=False, of_blocks=()):
         manager = float8.ScaleManager(name, 1, 1, **options(row))

@@ -278,6 +278,12 @@ class Functions(TestCase):
                     float(norm), float(values.double().norm()), delta=1e-9 * norm)
                 self.assertEqual(found, 0)
                 self.assertEqual(swamp_torch.any_nonfinite(finite), 0)
+            for some in ([all_codes, all_codes[1:]],
+                         [all_codes.as_strided((9, 9), (3, 2))]):
+                with self.assertRaisesRegex(RuntimeError, "shares memory with itself"):
+                    swamp_torch.unscale_(some, found, torch.tensor(0.5))
+                self.assertEqual(swamp_torch.any_nonfinite(some), 1)
+            self.assertTrue(torch.equal(all_codes.view(torch.uint8), codes))
             with self.assertRaisesRegex(NotImplementedError, "not implemented"):
                 torch._amp_foreach_non_finite_check_and_unscale_(
                     [all_codes], found, scale)

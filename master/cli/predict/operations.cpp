@@ -309,7 +309,7 @@ const OperationRow& row_of(const std::string& name) {
                                name, joined(operation_names())));
 }
 
-// require_sizes() throws UsageError unless the sizes are those of the row.
+// require_sizes() throws UsageError unless exactly the row's sizes are given.
 void require_sizes(const OperationRow& row, const Sizes& sizes) {
   std::string expected;
   for (int i = 0; i < kSizeCount; ++i) {

@@ -16,7 +16,7 @@ namespace {
 
 struct PredictOptions {
   std::string operation = "unscale";
-  std::string dtype;  // "": that of the file, or float32
+  std::string dtype;  // "": from the file, or float32
   std::string to;     // "": the operation's own
   std::string list;   // "" with files
   std::vector<std::string> files;

@@ -40,8 +40,8 @@ std::vector<Shape> list_of_text(const std::string& text, ScalarType dtype);
 std::vector<Shape> list_of_files(const std::vector<std::string>& files,
                                  std::optional<ScalarType> dtype);
 
-// Sizes are those of operations on matrices and heads, by the options of
-// kSizeOptions; absent if not given.
+// Sizes of operations on matrices and heads, by the options of kSizeOptions;
+// absent if not given.
 enum SizeOption {
   kSizeRows,
   kSizeColumns,

@@ -69,7 +69,7 @@ std::size_t size_field(const Json& record, const char* name) {
   return value;
 }
 
-// words_field() reads numbers of so many hexadecimal digits each.
+// words_field() reads numbers of `digits` hexadecimal digits each.
 Words words_field(const Json& record, const char* name, std::size_t digits) {
   const std::string text = text_field(record, name);
   if (text.size() % digits != 0 ||
@@ -136,11 +136,11 @@ struct Codes {
   }
 };
 
-std::vector<std::uint8_t> octets(const Words& words) {
+std::vector<std::uint8_t> bytes_of(const Words& words) {
   return {words.begin(), words.end()};
 }
-Words words_of(const std::vector<std::uint8_t>& octets) {
-  return {octets.begin(), octets.end()};
+Words words_of(const std::vector<std::uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
 }
 Words words_of(const std::vector<float>& values) {
   Words words;
@@ -179,7 +179,7 @@ class CodePlayer {
   }
 
  private:
-  // set() sets a result of numbers of so many digits. The file's stays where
+  // set() sets a result, numbers of `digits` digits. The file's stays where
   // alike(i, ours, theirs).
   template <class Alike>
   void set(const char* field, std::size_t digits, Words ours, Alike alike) {
@@ -336,7 +336,7 @@ class CodePlayer {
         });
     if (!record_.contains("random_octets")) return;
     const std::vector<std::uint8_t> random =
-        octets(words_field(record_, "random_octets", 2));
+        bytes_of(words_field(record_, "random_octets", 2));
     if (random.size() != input.bits.size()) {
       refuse_json("random_octets", random.size(), "one of each element");
     }
@@ -398,8 +398,8 @@ class CodePlayer {
                       n = size_field(record_, "N"),
                       k = size_field(record_, "K");
     Codes a, b;
-    a.codes = octets(words_field(record_, "codes_a", 2));
-    b.codes = octets(words_field(record_, "codes_b", 2));
+    a.codes = bytes_of(words_field(record_, "codes_a", 2));
+    b.codes = bytes_of(words_field(record_, "codes_b", 2));
     const ScalarType a_type = format_field(record_, "a"),
                      b_type = format_field(record_, "b");
     const auto result = [&](float a_scale, float b_scale) {
@@ -420,8 +420,8 @@ class CodePlayer {
     Codes x, w;
     const auto operand = [&](Codes& memory, const char* codes,
                              const char* scales, const char* amax) {
-      memory.codes = octets(words_field(record_, codes, 2));
-      memory.narrow_scales = octets(words_field(record_, scales, 2));
+      memory.codes = bytes_of(words_field(record_, codes, 2));
+      memory.narrow_scales = bytes_of(words_field(record_, scales, 2));
       ScaledMatrix matrix;
       matrix.codes = memory.code_tensor(kFloat4E2M1FNX2);
       matrix.scales = memory.scale_tensor(kFloat8E4M3FN);

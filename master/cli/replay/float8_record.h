@@ -1,5 +1,5 @@
-// Records of scale managers, and of what is computed with scales: blocks of
-// codes, casts and products. tests/golden/float8/README.md describes them.
+// Records of scale managers, and of computations with scales: blocks of codes,
+// casts and products. tests/golden/float8/README.md describes them.
 #ifndef SWAMP_MASTER_CLI_REPLAY_FLOAT8_RECORD_H_
 #define SWAMP_MASTER_CLI_REPLAY_FLOAT8_RECORD_H_
 
@@ -17,7 +17,7 @@
 namespace swamp::cli {
 
 struct RecordReplay {
-  std::string name;        // the recipe, or what is computed
+  std::string name;        // the recipe, or the computation
   std::string json;        // the record with our results
   std::string difference;  // "" if the record has them
 };

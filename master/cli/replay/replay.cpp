@@ -139,7 +139,7 @@ struct Counts {
 void replay_line(const std::string& line, std::uint64_t number,
                  const ReplayOptions& options, CodeInputs& inputs,
                  Machine& machine, Counts& counts) {
-  // What --check prints, and what is printed without it.
+  // Printed with --check, and without it.
   std::string id, json, differs;
   std::optional<RecordReplay> record =
       replay_codes(line, options.check, inputs, machine);

@@ -1,5 +1,5 @@
-// npy files: numpy's format of one array. The header is a Python dict, of which
-// only what numpy itself writes is understood; its shape and dtype are checked
+// npy files: numpy's format of one array. The header is a Python dict, and
+// only numpy's own form of it is understood; its shape and dtype are checked
 // against the size of the file before the data are read.
 #include <fmt/core.h>
 

@@ -166,7 +166,7 @@ std::string header_json(const Metadata& metadata,
 }
 
 // write_safetensors() returns the content of a safetensors file. Its buffer
-// begins at a multiple of 8 bytes, as that of the reference implementation.
+// begins at a multiple of 8 bytes, as in the reference implementation.
 std::string write_safetensors(const Metadata& metadata,
                               const std::vector<TensorPlace>& tensors) {
   std::string header = header_json(metadata, tensors);

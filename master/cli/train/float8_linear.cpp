@@ -14,7 +14,7 @@ namespace swamp::cli {
 struct Float8Linear::Recipe {
   const char* name;
   const char* manager;   // null: scales of blocks
-  bool delayed = false;  // scales are those of earlier steps
+  bool delayed = false;  // scales come from earlier steps
   BlockScaling scaling = {};
   ScalarType scales = kFloat32;
   std::size_t block = 0;

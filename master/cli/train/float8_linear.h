@@ -32,11 +32,11 @@ class Float8Linear {
   void forward(std::size_t layer, const Matrix& input, const Matrix& weight,
                const Matrix& out);
 
-  // backward() goes from the gradient of `out` to those of weight and input.
+  // backward() computes the gradients of weight and input from that of `out`.
   void backward(std::size_t layer, const Matrix& gradient,
                 const Matrix& weight_gradient, const Matrix& input_gradient);
 
-  // update() ends a step: delayed scales become those of the next one.
+  // update() ends a step and computes the delayed scales of the next one.
   void update(Communicator& communicator);
 
   // state() is what update() has left, as text; empty if the recipe has none.
@@ -49,7 +49,7 @@ class Float8Linear {
   // Codes is a matrix of codes that owns its memory.
   struct Codes {
     std::vector<std::uint8_t> codes;
-    std::vector<float> scales;  // or their octets
+    std::vector<float> scales;  // or their bytes
     ScaledMatrix matrix;
   };
   // Operand is a matrix and its transpose, which are quantized separately.

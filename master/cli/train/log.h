@@ -141,8 +141,8 @@ class StepLog {
 
 // step_text() is one line if it fits the terminal; `steps` sets the width of
 // the first number, `skipped` is the number of steps skipped so far. With
-// several ranks it names those of an overflow. The log does not, because it is
-// the same for any number of ranks.
+// several ranks it names the ranks of an overflow. The log does not, because it
+// is the same for any number of ranks.
 std::string step_text(const StepRecord& record, std::uint64_t steps,
                       std::uint64_t skipped, std::size_t ranks);
 
@@ -157,12 +157,10 @@ std::string scale_text(double scale);
 // Throws UsageError for any other suffix.
 const char* plot_terminal(const std::string& path);
 
-// draw_plot() draws a gnuplot script without a terminal and returns an empty
-// text. If gnuplot is missing or fails, it writes nothing and returns the
-// reason. Throws Failure if the file cannot be written.
-std::string draw_plot(const std::string& path, const std::string& script);
-
-// plot_history() draws loss and scale over the steps by draw_plot().
+// plot_history() draws loss and scale over the steps with gnuplot, without a
+// terminal, and returns an empty text. If gnuplot is missing or fails, it
+// writes nothing and returns the reason. Throws Failure if the file cannot be
+// written.
 std::string plot_history(const std::string& path, const std::string& title,
                          const History& history);
 

@@ -77,8 +77,8 @@ struct Float8Options {
   std::string amax_compute_algorithm = "most_recent";
 };
 
-// ModelOptions are the dtype of a model and Megatron's flags for what is
-// computed in more than 16 bits. Only use_flash_attn changes a float32 model.
+// The dtype of a model, and Megatron's flags that select computations in more
+// than 16 bits. Only use_flash_attn changes a float32 model.
 struct ModelOptions {
   ScalarType dtype = kFloat16;
   // The softmax takes float32 scores, unless query_key_layer_scaling is set,
@@ -135,7 +135,7 @@ class Model {
   std::uint64_t parameter_count() const noexcept;
   // underflow() is the number of elements that the last rounding of the
   // parameters' gradients made 0. activation_underflow() counts the gradients
-  // that flow back: what is lost there reaches no parameter, and is in no later
+  // that flow back: an element lost there reaches no parameter and no later
   // count. It does not include what the row operators themselves round, except
   // for the gradients of the logits.
   std::uint64_t underflow() const noexcept;

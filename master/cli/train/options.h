@@ -41,7 +41,7 @@ struct TrainOptions {
 std::map<std::string, std::string> choices(
     std::map<std::string, std::string> decisive);
 
-// TrainArguments holds what is given on the command line.
+// TrainArguments holds the command line.
 class TrainArguments {
  public:
   TrainArguments() = default;

@@ -193,9 +193,11 @@ const char* plot_terminal(const std::string& path) {
       "--plot: got '{}', expected a name that ends in .png or .svg", path));
 }
 
-std::string draw_plot(const std::string& path, const std::string& script) {
+std::string plot_history(const std::string& path, const std::string& title,
+                         const History& history) {
   AtomicFile picture("--plot", path);
-  const File input = temporary_file(plot_terminal(path) + script);
+  const File input =
+      temporary_file(plot_terminal(path) + script_of(plain(title), history));
   const File errors = temporary_file();
   int status = 0;
   const int failure =
@@ -210,11 +212,6 @@ std::string draw_plot(const std::string& path, const std::string& script) {
   }
   picture.commit();
   return "";
-}
-
-std::string plot_history(const std::string& path, const std::string& title,
-                         const History& history) {
-  return draw_plot(path, script_of(plain(title), history));
 }
 
 }  // namespace swamp::cli

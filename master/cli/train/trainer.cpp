@@ -1,6 +1,6 @@
 // One step: micro batches of all ranks are drawn, the rank's own are computed,
-// the optimizer of swamp reduces and steps, and the ranks exchange what is
-// shown of the step.
+// the optimizer of swamp reduces and steps, and the ranks exchange the
+// numbers that are shown.
 #include "master/cli/train/trainer.h"
 
 #include <fmt/core.h>
@@ -64,7 +64,7 @@ StepRecord Trainer::step(int signal) {
   StepResult result;
   try {
     result = optimizer_.step();
-  } catch (const ScalerError& error) {  // found_inf was that of all ranks
+  } catch (const ScalerError& error) {  // found_inf was of all ranks
     throw CommonFailure(fmt::format("step {}: {}", steps_, error.what()));
   }
   if (result.success) model_.widen_weights();

@@ -155,13 +155,13 @@ class Cast(NamedTuple):
     scaling: int = 0  #: of kinds "block" and "row"
     manager: str = ""  #: of the other kinds; a row may have one, too
     options: str = ""  #: of the manager, JSON
-    backward: bool = False  #: whether the manager's format is that of gradients
+    backward: bool = False  #: whether the manager has the format of gradients
     rounding: int = 0
     policy: int = 0
     square: bool = False
     hadamard: bool = False
     skip_nan: bool = True  #: of amax
-    needs_amax: bool = False  #: whether blocks need that of the tensor
+    needs_amax: bool = False  #: whether blocks need the tensor's amax
 
 
 def _cast(config: Any, role: str) -> Cast:

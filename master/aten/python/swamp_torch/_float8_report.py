@@ -7,6 +7,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from . import _picture
+
 
 class Row(NamedTuple):
     """One operand or result of a layer. Results have only a ratio."""
@@ -68,7 +70,7 @@ class Record:
 
 _ops = torch.ops.swamp
 
-# The octets of the largest numbers, by the numbers of formats.
+# The codes of the largest numbers, by the numbers of formats.
 _LARGEST = {4: 0x7e, 5: 0x7b, 6: 0x7f, 7: 0x7f, 8: 0x1f, 9: 0x1f, 10: 0x77,
             11: 0x6e}
 
@@ -103,7 +105,8 @@ def report(model: torch.nn.Module, *, plot: Optional[str] = None,
 
     Args:
         model: as :func:`convert_to_float8_training` returned it.
-        plot: the path of an SVG of the ratios to write.
+        plot: the path of a picture of the ratios, .svg, .png or .pdf; needs
+            matplotlib.
         file: where to print; None: standard output.
 
     Returns:
@@ -111,6 +114,7 @@ def report(model: torch.nn.Module, *, plot: Optional[str] = None,
 
     Raises:
         ValueError: nothing was recorded.
+        ImportError: there is no matplotlib for `plot`.
     """
     rows = [row._replace(layer=name or "(root)")
             for name, layer in _layers(model).items()
@@ -118,6 +122,8 @@ def report(model: torch.nn.Module, *, plot: Optional[str] = None,
     if not rows:
         raise ValueError("model: got one without records, expected a pass in "
                          "float8.recording(model)")
+    if plot is not None:
+        _draw(rows, plot)
     width = max(len(row.layer) for row in rows)
     print(f"{'layer':{width}}  tensor            amax      scale  saturated  "
           "flushed  SNR dB", file=file)
@@ -126,8 +132,6 @@ def report(model: torch.nn.Module, *, plot: Optional[str] = None,
             (row.amax, "11.4g"), (row.scale, "11.4g"), (row.saturated, "11.2%"),
             (row.flushed, "9.2%"), (row.snr, "8.1f")))
         print(f"{row.layer:{width}}  {row.tensor:11}{cells}", file=file)
-    if plot is not None:
-        _draw(rows, plot)
     return rows
 
 
@@ -135,45 +139,21 @@ def _cell(value: Optional[float], form: str) -> str:
     return " " * int(form.split(".")[0]) if value is None else f"{value:{form}}"
 
 
-_COLORS = {"input": "#0072b2", "weight": "#009e73", "output": "#000000",
-           "grad_output": "#e69f00", "grad_input": "#d55e00",
-           "grad_weight": "#cc79a7"}
+_TENSORS = ("input", "weight", "output", "grad_output", "grad_input", "grad_weight")
 
 
 def _draw(rows: List[Row], path: str) -> None:
-    """Writes the ratios as an SVG: a layer a column, a tensor a line."""
+    """Draws the ratios: a layer a column, a tensor a line. inf is a gap."""
     layers = list(dict.fromkeys(row.layer for row in rows))
-    finite = [row.snr for row in rows if math.isfinite(row.snr)] or [0.0]
-    low, high = math.floor(min(finite + [0.0])), math.ceil(max(finite + [1.0]))
-    left, top, bottom = 60, 50, 330
-    step = max(24, min(80, 900 // len(layers)))
-    width = left + step * len(layers) + 40
-    place = {layer: left + step * (i + 0.5) for i, layer in enumerate(layers)}
-
-    def y_of(decibels: float) -> float:
-        return bottom - (bottom - top) * (decibels - low) / (high - low)
-
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 640)}" '
-             f'height="{bottom + 130}" font-family="sans" font-size="11">',
-             '<rect width="100%" height="100%" fill="white"/>',
-             f'<text x="{left}" y="14">signal to noise, decibels</text>']
-    for i in range(6):
-        value = low + (high - low) * i / 5
-        y = y_of(value)
-        lines.append(f'<path d="M{left},{y:.1f} H{width - 40}" stroke="#ddd"/>'
-                     f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">'
-                     f'{value:.0f}</text>')
-    for name, x in place.items():
-        lines.append(f'<text transform="translate({x:.1f},{bottom + 14}) '
-                     f'rotate(40)">{name}</text>')
-    for i, (tensor, color) in enumerate(_COLORS.items()):
-        points = [(place[row.layer], y_of(row.snr)) for row in rows
-                  if row.tensor == tensor and math.isfinite(row.snr)]
-        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        lines.append(f'<polyline points="{way}" fill="none" stroke="{color}"/>')
-        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>'
-                  for x, y in points]
-        lines.append(f'<text x="{left + 95 * i}" y="34" fill="{color}">{tensor}'
-                     '</text>')
-    with open(path, "w", encoding="utf-8") as out:
-        out.write("\n".join([*lines, "</svg>"]) + "\n")
+    figure = _picture.figure(max(7.0, 0.3 * len(layers)), 4.5)
+    axes = figure.subplots()
+    for tensor in _TENSORS:
+        ratios = {row.layer: row.snr for row in rows
+                  if row.tensor == tensor and math.isfinite(row.snr)}
+        axes.plot([layers.index(layer) for layer in ratios], list(ratios.values()),
+                  marker="o", label=tensor)
+    axes.set_xticks(range(len(layers)), layers, rotation=-40, ha="left")
+    axes.set_ylabel("signal to noise, decibels")
+    axes.grid(axis="y")
+    figure.legend(ncols=len(_TENSORS), loc="outside upper center", fontsize="small")
+    _picture.save(figure, path)

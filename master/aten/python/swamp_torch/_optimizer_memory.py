@@ -50,13 +50,13 @@ class Kind(NamedTuple):
     """What the kernels need to know of a bucket.
 
     Attributes:
-        small: whether a weight or moment is not float32, or rounded.
+        compact: whether a weight or moment is not float32, or rounded.
         kahan: whether there are compensations.
         codes: the dtype of moments that are codes, or None.
         masters: whether 16-bit parameters have float32 masters.
         names: of the tensors in the state, in the order of the kernels.
     """
-    small: bool
+    compact: bool
     kahan: bool
     codes: Optional[torch.dtype]
     masters: bool
@@ -79,9 +79,9 @@ class Storage(NamedTuple):
             codes = None
         names = (MOMENTS + (() if codes is None else (ABSMAX,))
                  + ((COMPENSATION,) if kahan else ()))
-        small = (half and not masters or codes is not None
-                 or self.moments == "bfloat16")
-        return Kind(small, kahan, codes, masters, names)
+        compact = (half and not masters or codes is not None
+                   or self.moments == "bfloat16")
+        return Kind(compact, kahan, codes, masters, names)
 
     def fit(self, param: Tensor, state: Dict[str, Any]) -> Kind:
         """Makes the tensors that the state lacks, and converts those that are
@@ -188,7 +188,7 @@ def check_gradient(storage: Storage, param: Tensor, place: str) -> None:
     the kernels of less memory do not take."""
     grad = param.grad
     if (grad is None or not is_ours(param) or grad.dtype is param.dtype
-            or not storage.kind_of(param).small):
+            or not storage.kind_of(param).compact):
         return
     raise RuntimeError(f"{place}.grad: got {grad.dtype}, expected {param.dtype}, "
                        "the dtype of the parameter, with master_weights=False or "

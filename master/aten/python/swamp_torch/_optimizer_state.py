@@ -197,7 +197,7 @@ class Collected:
                                  for some in bucket.finish(single)]
             self.lists.add([self._part(p) for p in bucket.params], masters, tensors,
                            bucket.steps)
-            if kind is not None and kind.small:
+            if kind is not None and kind.compact:
                 if not positions:
                     positions = {id(p): i for i, p in enumerate(
                         p for group in groups for p in group["params"])}

@@ -82,8 +82,8 @@ __all__ = [
 _ops = torch.ops.swamp
 _keys = itertools.count()
 
-# The tensors of a layer in Transformer Engine's state, of which the outputs and
-# the gradients of the inputs are never quantized.
+# The tensors of a layer in Transformer Engine's state. The outputs and the
+# gradients of the inputs are never quantized.
 _FORWARD, _BACKWARD = 3, 2
 _SLOTS = {"input": 0, "weight": 1, "grad_output": 3}
 
@@ -144,7 +144,7 @@ class _State(NamedTuple):
     seed: Tensor  # of the next stochastic rounding; of a pass, of input and weight
     most: Tensor  # that is observed: inf, or 0 to observe nothing
     key: Tensor  # the layer's number, a tensor because torch.compile guards an int
-    rank: int  # that of the process, which changes the random bits
+    rank: int  # of the process; changes the random bits
     propagates: bool  # an inf or nan, to a gradient
 
 

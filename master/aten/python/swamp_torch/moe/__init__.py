@@ -15,6 +15,8 @@ Compared with megatron-core 0.16.1 and with Megatron-LM's commit d98e8a64 of Aug
 package_moe``, with ``MEGATRON_LM=FOLDER`` that of a checkout); sqrt(softplus) and
 float32 scores of sigmoid are those of the commit. MindFormers was read at the commits
 fd4deebc and f52743ca; it needs MindSpore and was not run.
+
+``python -m swamp_torch.moe report`` shows the tokens of each expert by layer and step.
 """
 
 import json
@@ -24,7 +26,7 @@ from typing import Any, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from . import functional
+from .. import functional
 
 _ops = torch.ops.swamp
 ScoreFunction = Literal["softmax", "sigmoid", "sqrtsoftplus"]
@@ -512,8 +514,8 @@ def z_loss(logits: Tensor, coeff: float) -> Tensor:
 
 def write_counts(file: Any, step: int, layer: int, counts: Tensor,
                  dropped: Optional[int] = None) -> None:
-    """Writes the tokens of each expert as a line of JSON, for ``swamp
-    moe-report``.
+    """Writes the tokens of each expert as a line of JSON, for
+    ``python -m swamp_torch.moe report``.
 
     Args:
         file: a text file that is open for writing.

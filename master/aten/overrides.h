@@ -1,6 +1,6 @@
-// What the float16 and bfloat16 operators share.
-#ifndef SWAMP_MASTER_ATEN_HALF_PRECISION_H_
-#define SWAMP_MASTER_ATEN_HALF_PRECISION_H_
+// Shared by the operators that replace those of PyTorch for 16-bit tensors.
+#ifndef SWAMP_MASTER_ATEN_OVERRIDES_H_
+#define SWAMP_MASTER_ATEN_OVERRIDES_H_
 
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
@@ -31,7 +31,7 @@ bool is_product_taken(at::ScalarType type);
 // has_product() returns whether products that no switch turns off are swamp's.
 bool has_product();
 
-// is_seen() returns whether the operators of which PyTorch composes this call
+// is_seen() returns whether the operators that PyTorch makes this call of
 // are visible to something that knows them but not swamp's: torch.func, a
 // dispatch mode such as make_fx, a subclass such as DTensor, forward-mode AD or
 // a trace of TorchScript.
@@ -62,4 +62,4 @@ void register_autocast_rows(torch::Library& library);
 
 }  // namespace swamp::aten
 
-#endif  // SWAMP_MASTER_ATEN_HALF_PRECISION_H_
+#endif  // SWAMP_MASTER_ATEN_OVERRIDES_H_
