@@ -31,10 +31,11 @@ void expect_bad(const char* name, const char* value, swamp_status status,
   const bool is_number =
       text.find_first_not_of("0123456789") == std::string::npos;
   const std::string quote = is_number ? "" : "\"";
-  EXPECT_TRUE(has_words(
-      error_of([] { Machine machine; }, status),
+  expect_refused(
+      [] { Machine machine; },
       {std::string(name) + ": got " + quote + text + quote + ", expected ",
-       good}));
+       good},
+      status);
 }
 
 TEST(Environment, BadValuesListTheGoodOnes) {

@@ -273,12 +273,7 @@ TEST(Attention, Errors) {
     Heads q, k, v, out;
     AttentionOptions options;
   };
-  struct Row {
-    void (*change)(Call& c);
-    const char* text;
-    swamp_status status = SWAMP_INVALID_ARGUMENT;
-  };
-  const Row rows[] = {
+  const std::vector<Refusal<Call>> rows = {
       {[](Call& c) { c.q.data = nullptr; }, "q.data: got null, expected"},
       {[](Call& c) { c.q.dtype = kFloat64; },
        "q.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED},
@@ -309,22 +304,16 @@ TEST(Attention, Errors) {
        "options.mask.dtype: got 1, expected 2 (float32) or 0 (as 'q' has)"},
   };
   const Bytes before = out.memory;
-  for (const Row& row : rows) {
-    Call call{good.q.heads, good.k.heads, good.v.heads, out.heads, {}};
-    row.change(call);
-    EXPECT_TRUE(has_words(error_of(
-                              [&] {
-                                attention(call.q, call.k, call.v, call.out,
-                                          lse.data(), call.options);
-                              },
-                              row.status),
-                          {row.text}));
-  }
-  EXPECT_TRUE(has_words(error_of([&] {
-                          attention(good.q.heads, good.k.heads, good.v.heads,
-                                    out.heads, nullptr);
-                        }),
-                        {"lse: got null, expected the address of 40 values"}));
+  expect_refusals({good.q.heads, good.k.heads, good.v.heads, out.heads, {}},
+                  rows, [&](Call& call) {
+                    attention(call.q, call.k, call.v, call.out, lse.data(),
+                              call.options);
+                  });
+  expect_refused(
+      [&] {
+        attention(good.q.heads, good.k.heads, good.v.heads, out.heads, nullptr);
+      },
+      {"lse: got null, expected the address of 40 values"});
   MachineConfig small;
   small.transfer = "copy";
   small.ldm_bytes = 8 * 1024;
@@ -332,14 +321,13 @@ TEST(Attention, Errors) {
   const Case wide{"", 1, 1, 1, 5, 6, 256, 256, AttentionCausal::none, no_mask};
   const Problem large(wide, kFloat16, random);
   Array large_out(1, 1, 5, 256, kFloat16);
-  EXPECT_TRUE(has_words(
-      error_of(
-          [&] {
-            attention(large.q.heads, large.k.heads, large.v.heads,
-                      large_out.heads, lse.data(), {}, &machine);
-          },
-          SWAMP_UNSUPPORTED),
-      {"q: got rows of 512 bytes", "a slave has 8192 (SWAMP_LDM_BYTES)"}));
+  expect_refused(
+      [&] {
+        attention(large.q.heads, large.k.heads, large.v.heads, large_out.heads,
+                  lse.data(), {}, &machine);
+      },
+      {"q: got rows of 512 bytes", "a slave has 8192 (SWAMP_LDM_BYTES)"},
+      SWAMP_UNSUPPORTED);
   EXPECT_TRUE(out.memory == before);
   EXPECT_EQ(lse, std::vector<float>(40));
 }

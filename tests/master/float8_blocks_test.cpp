@@ -452,12 +452,7 @@ TEST(Float8Blocks, Errors) {
     BlockOptions options;
     bool by_row = true, by_column = true;
   };
-  struct Row {
-    void (*change)(Request& c);
-    const char* text;
-    swamp_status status = SWAMP_INVALID_ARGUMENT;
-  };
-  const Row rows[] = {
+  const std::vector<Refusal<Request>> rows = {
       {[](Request& c) { c.by_row = c.by_column = false; },
        "rows: got null, expected codes along rows or along columns"},
       {[](Request& c) { c.x.dtype = kFloat64; }, "x.dtype: got 3 (float64)",
@@ -530,26 +525,15 @@ TEST(Float8Blocks, Errors) {
          c.options.hadamard = true;
        },
        "options.hadamard: got true, expected false without columns"}};
-  for (const Row& row : rows) {
-    Request c{{x, 32, 32, kFloat32},
-              {{codes.data(), 1024, kFloat8E4M3FN},
-               {scales.data(), 32, kFloat8E8M0FNU}},
-              {{codes.data(), 1024, kFloat8E4M3FN},
-               {scales.data(), 32, kFloat8E8M0FNU}},
-              {}};
-    row.change(c);
-    EXPECT_TRUE(has_words(
-        error_of(
-            [&] {
-              quantize_blocks(c.x, c.by_row ? &c.rows : nullptr,
-                              c.by_column ? &c.columns : nullptr, c.options);
-            },
-            row.status),
-        {row.text}));
-  }
+  const BlockCodes all = {{codes.data(), 1024, kFloat8E4M3FN},
+                          {scales.data(), 32, kFloat8E8M0FNU}};
+  expect_refusals({{x, 32, 32, kFloat32}, all, all, {}}, rows, [](Request& c) {
+    quantize_blocks(c.x, c.by_row ? &c.rows : nullptr,
+                    c.by_column ? &c.columns : nullptr, c.options);
+  });
   const Matrix odd{x, 2, 15, kFloat32};
-  EXPECT_TRUE(has_words(error_of([&] { hadamard_transform(odd, odd); }),
-                        {"x.columns: got 15, expected a multiple of 16"}));
+  expect_refused([&] { hadamard_transform(odd, odd); },
+                 {"x.columns: got 15, expected a multiple of 16"});
   EXPECT_EQ(codes, Octets(1024, 9));
   EXPECT_EQ(scales, Octets(1024, 9));
   EXPECT_EQ(amax({nullptr, 0, kFloat32}), 0);

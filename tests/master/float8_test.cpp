@@ -511,7 +511,7 @@ TEST(Float8, LittleLdm) {
              [&] { dequantize(to, values, 1, machine.get()); },
              [&] { amax(values, true, machine.get()); },
              [&] { hadamard_transform(matrix, matrix, machine.get()); }}) {
-      EXPECT_TRUE(has_words(error_of(call, SWAMP_UNSUPPORTED), words));
+      expect_refused(call, words, SWAMP_UNSUPPORTED);
     }
     EXPECT_EQ(codes, Codes(1000, 0xa5));
     EXPECT_EQ(x, std::vector<float>(1000, 1.5f));
@@ -525,12 +525,7 @@ TEST(Float8, Errors) {
     Tensor x, codes;
     QuantizeOptions options;
   };
-  struct Row {
-    void (*change)(Call& c);
-    const char* text;
-    swamp_status status = SWAMP_INVALID_ARGUMENT;
-  };
-  const Row rows[] = {
+  const std::vector<Refusal<Call>> rows = {
       {[](Call& c) { c.x.data = nullptr; }, "x.data: got null, expected"},
       {[](Call& c) { c.codes.data = nullptr; },
        "codes.data: got null, expected the address of 4 elements"},
@@ -599,23 +594,17 @@ TEST(Float8, Errors) {
        "options.rounding: got nearest_even, expected nearest_away",
        SWAMP_UNSUPPORTED},
   };
-  for (const Row& row : rows) {
-    Call call{{x, 4, kFloat32}, {codes.data(), 4, kFloat8E4M3FN}, {}};
-    row.change(call);
-    EXPECT_TRUE(
-        has_words(error_of([&] { quantize(call.x, call.codes, call.options); },
-                           row.status),
-                  {row.text}));
-  }
-  EXPECT_TRUE(has_words(error_of([&] {
-                          dequantize({codes.data(), 4, kFloat8E4M3FN},
-                                     {x, 4, kFloat32},
-                                     std::numeric_limits<float>::infinity());
-                        }),
-                        {"scale: got inf, expected a finite number"}));
-  EXPECT_TRUE(
-      has_words(error_of([] { code_to_float(kFloat32, 0); }, SWAMP_UNSUPPORTED),
-                {"format: got 2 (float32)"}));
+  expect_refusals(
+      {{x, 4, kFloat32}, {codes.data(), 4, kFloat8E4M3FN}, {}}, rows,
+      [](Call& call) { quantize(call.x, call.codes, call.options); });
+  expect_refused(
+      [&] {
+        dequantize({codes.data(), 4, kFloat8E4M3FN}, {x, 4, kFloat32},
+                   std::numeric_limits<float>::infinity());
+      },
+      {"scale: got inf, expected a finite number"});
+  expect_refused([] { code_to_float(kFloat32, 0); },
+                 {"format: got 2 (float32)"}, SWAMP_UNSUPPORTED);
   EXPECT_EQ(codes, Codes(4, 9));
   EXPECT_EQ(quantize({nullptr, 0, kFloat32}, {nullptr, 0, kFloat8E5M2}).amax,
             0);

@@ -379,12 +379,7 @@ TEST(Product, Errors) {
     Gather gather;
     bool gathers = false;
   };
-  struct Row {
-    void (*change)(Call& c);
-    const char* text;
-    swamp_status status = SWAMP_INVALID_ARGUMENT;
-  };
-  const Row rows[] = {
+  const std::vector<Refusal<Call>> rows = {
       {[](Call& c) { c.a.data = nullptr; }, "a.data: got null, expected"},
       {[](Call& c) { c.out.dtype = kFloat64; },
        "out.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED},
@@ -422,17 +417,13 @@ TEST(Product, Errors) {
        "gather.rows.begins: got null, expected an array of places"},
   };
   const Bytes before = out.memory;
-  for (const Row& row : rows) {
-    Call call{out.matrices, a.matrices, b.matrices, out.matrices, {}};
-    row.change(call);
-    ProductOptions options;
-    options.self = &call.self;
-    if (call.gathers) options.gather = &call.gather;
-    EXPECT_TRUE(
-        has_words(error_of([&] { product(call.out, call.a, call.b, options); },
-                           row.status),
-                  {row.text}));
-  }
+  expect_refusals({out.matrices, a.matrices, b.matrices, out.matrices, {}},
+                  rows, [](Call& call) {
+                    ProductOptions options;
+                    options.self = &call.self;
+                    if (call.gathers) options.gather = &call.gather;
+                    product(call.out, call.a, call.b, options);
+                  });
   EXPECT_TRUE(out.memory == before);
 }
 

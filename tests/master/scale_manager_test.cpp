@@ -405,14 +405,14 @@ TEST(ScaleManagerState, RefusedStatesChangeNothing) {
     EXPECT_EQ(manager.state_dict(), before);
   }
   ScaleManager mindspeed = ScaleManager::from_name("mindspeed.delayed", 1);
-  EXPECT_TRUE(has_words(
-      error_of([&] {
+  expect_refused(
+      [&] {
         mindspeed.load_state_dict(
             R"({"inputs":{"scale":[1],"amax_history":[[1]],)"
             R"("amax_history_current_len":[2],"current_interval":[1]}})");
-      }),
+      },
       {"inputs/amax_history_current_len[0]: got 2.0, expected at least 0, at "
-       "most 1"}));
+       "most 1"});
   // Their rules yield 0, inf and, MindSpeed's, nan.
   const auto text_with = [](const char* scale) {
     return R"({"inputs":{"scale":[)" + std::string(scale) +
@@ -423,9 +423,8 @@ TEST(ScaleManagerState, RefusedStatesChangeNothing) {
   for (const char* scale : {"0", "\"inf\"", "\"nan\""}) {
     EXPECT_NO_THROW(mindspeed.load_state_dict(text_with(scale)));
   }
-  EXPECT_TRUE(
-      has_words(error_of([&] { mindspeed.load_state_dict(text_with("-1")); }),
-                {"inputs/scale[0]: got -1.0, expected at least 0, or nan"}));
+  expect_refused([&] { mindspeed.load_state_dict(text_with("-1")); },
+                 {"inputs/scale[0]: got -1.0, expected at least 0, or nan"});
 }
 
 // ---- Errors.

@@ -274,91 +274,64 @@ TEST(ScaledProduct, LittleLdm) {
 }
 
 TEST(ScaledProduct, Errors) {
-  struct Row {
-    void (*change)(Matrix& out, ScaledMatrix& a, ScaledMatrix& b);
-    const char* text;
-    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  struct Call {
+    Matrix out;
+    ScaledMatrix a, b;
   };
-  const Row rows[] = {
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.columns = 6; },
-       "a.codes.count: got 24, expected 18"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.block = 3; },
+  const std::vector<Refusal<Call>> rows = {
+      {[](Call& c) { c.a.columns = 6; }, "a.codes.count: got 24, expected 18"},
+      {[](Call& c) { c.a.block = 3; },
        "a.block: got 3, expected an even number"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.block = 130; },
+      {[](Call& c) { c.a.block = 130; },
        "a.block: got 130, expected an even number of elements, at most 128, or "
        "0 for a row"},
-      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
-         b.block = std::size_t{1} << 62;
-       },
+      {[](Call& c) { c.b.block = std::size_t{1} << 62; },
        "b.block: got 4611686018427387904, expected an even number"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
-         a.block = ~std::size_t{1}, a.scales.count = 0;
-       },
+      {[](Call& c) { c.a.block = ~std::size_t{1}, c.a.scales.count = 0; },
        "a.block: got 18446744073709551614, expected an even number"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
-         a.block = std::size_t{1} << 63, a.square = true;
-       },
+      {[](Call& c) { c.a.block = std::size_t{1} << 63, c.a.square = true; },
        "a.block: got 9223372036854775808, expected an even number"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.scales.count = 0; },
+      {[](Call& c) { c.a.scales.count = 0; },
        "a.scales.count: got 0, expected 3, or 1 for all"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix& b) {
-         for (ScaledMatrix* x : {&a, &b}) {
+      {[](Call& c) {
+         for (ScaledMatrix* x : {&c.a, &c.b}) {
            x->codes.dtype = kFloat4E2M1FNX2, x->codes.count /= 2;
            x->scales.dtype = kFloat8E4M3FN;
          }
        },
        "a.tensor_amax: got nan, expected the largest magnitude"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.square = true; },
+      {[](Call& c) { c.a.square = true; },
        "a.block: got 0, expected the rows of a square block"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
-         a.scales.count = 3, a.block = 4;
-       },
+      {[](Call& c) { c.a.scales.count = 3, c.a.block = 4; },
        "a.scales.count: got 3, expected 6, or 1 for all"},
-      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
-         b.scales.dtype = kFloat16;
-       },
-       "b.scales.dtype: got", SWAMP_UNSUPPORTED},
-      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
-         b.codes.dtype = kFloat32;
-       },
-       "b.codes.dtype: got", SWAMP_UNSUPPORTED},
-      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
-         b.rows = 5, b.codes.count = 40;
-       },
+      {[](Call& c) { c.b.scales.dtype = kFloat16; }, "b.scales.dtype: got",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.b.codes.dtype = kFloat32; }, "b.codes.dtype: got",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.b.rows = 5, c.b.codes.count = 40; },
        "out.columns: got 4, expected 5 (as b has rows)"},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
-         a.rows = ~std::size_t{0} / 2;
-       },
+      {[](Call& c) { c.a.rows = ~std::size_t{0} / 2; },
        "a.rows: got 9223372036854775807, expected at most "},
-      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
-         a.codes.dtype = kFloat4E2M1FNX2, a.columns = 7;
-       },
+      {[](Call& c) { c.a.codes.dtype = kFloat4E2M1FNX2, c.a.columns = 7; },
        "a.columns: got 7, expected an even number"},
-      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
-         b.codes.dtype = kFloat8E8M0FNU;
-       },
+      {[](Call& c) { c.b.codes.dtype = kFloat8E8M0FNU; },
        "b.codes.dtype: got 12 (float8_e8m0fnu)", SWAMP_UNSUPPORTED},
-      {[](Matrix& out, ScaledMatrix&, ScaledMatrix&) { out.rows = 2; },
+      {[](Call& c) { c.out.rows = 2; },
        "out.rows: got 2, expected 3 (as a has)"},
-      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) { b.codes.data = nullptr; },
-       "b.codes.data: got null"},
+      {[](Call& c) { c.b.codes.data = nullptr; }, "b.codes.data: got null"},
   };
   std::vector<float> values(64, 1.0f), out(12, 7.0f);
   Octets codes(64);
-  for (const Row& row : rows) {
-    Matrix result{out.data(), 3, 4, kFloat32};
-    ScaledMatrix a, b;
-    a.codes = {codes.data(), 24, kFloat8E4M3FN};
-    b.codes = {codes.data(), 32, kFloat8E4M3FN};
-    a.scales = b.scales = {values.data(), 1, kFloat32};
-    a.rows = 3, b.rows = 4, a.columns = b.columns = 8;
-    product(result, a, b);  // is right before the change
-    std::fill(out.begin(), out.end(), 7.0f);
-    row.change(result, a, b);
-    EXPECT_TRUE(has_words(error_of([&] { product(result, a, b); }, row.status),
-                          {row.text}));
-    for (const float value : out) EXPECT_EQ(value, 7.0f);
-  }
+  Call good;
+  good.out = {out.data(), 3, 4, kFloat32};
+  good.a.codes = {codes.data(), 24, kFloat8E4M3FN};
+  good.b.codes = {codes.data(), 32, kFloat8E4M3FN};
+  good.a.scales = good.b.scales = {values.data(), 1, kFloat32};
+  good.a.rows = 3, good.b.rows = 4, good.a.columns = good.b.columns = 8;
+  product(good.out, good.a, good.b);  // is right before the change
+  out.assign(12, 7.0f);
+  expect_refusals(good, rows, [](Call& c) { product(c.out, c.a, c.b); });
+  EXPECT_EQ(out, std::vector<float>(12, 7.0f));
 }
 
 }  // namespace

@@ -32,6 +32,35 @@ std::string error_of(Call&& call,
 testing::AssertionResult has_words(const std::string& text,
                                    const std::vector<std::string>& words);
 
+// expect_refused() expects that `call` throws a swamp::Error with this status,
+// whose text contains each of `words`.
+template <class Call>
+void expect_refused(Call&& call, const std::vector<std::string>& words,
+                    swamp_status status = SWAMP_INVALID_ARGUMENT) {
+  EXPECT_TRUE(has_words(error_of(call, status), words));
+}
+
+// Refusal is a row of a table of errors: how it changes a good call.
+template <class Call>
+struct Refusal {
+  void (*change)(Call& call);
+  const char* text;
+  swamp_status status = SWAMP_INVALID_ARGUMENT;
+};
+
+// expect_refusals() changes the call as each row does, and expects that run()
+// then throws its error.
+template <class Call, class Run>
+void expect_refusals(const Call& good, const std::vector<Refusal<Call>>& rows,
+                     Run run) {
+  for (const Refusal<Call>& row : rows) {
+    Call call = good;
+    row.change(call);
+    SCOPED_TRACE(row.text);
+    expect_refused([&] { run(call); }, {row.text}, row.status);
+  }
+}
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_SUPPORT_ERRORS_H_
