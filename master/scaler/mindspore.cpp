@@ -147,8 +147,6 @@ std::vector<Tracker> cell_trackers(std::vector<Tracker> more = {}) {
   return all;
 }
 
-void prepare_nothing(const ScalerOptions&, Scaler&) {}
-
 }  // namespace
 
 // update_mindformers() is mindformers/wrapper/adaptive_loss_scale.py,

@@ -157,6 +157,7 @@ struct Key {
 // Prepare checks the options as the original's constructor does, and sets what
 // is not a plain copy of an option.
 using Prepare = void (*)(const ScalerOptions&, Scaler&);
+inline void prepare_nothing(const ScalerOptions&, Scaler&) {}
 
 struct Preset {
   const char* name;

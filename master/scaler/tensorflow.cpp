@@ -79,8 +79,6 @@ void update_paddle_op(Scaler& s, float found_inf) {
   }
 }
 
-void prepare_nothing(const ScalerOptions&, Scaler&) {}
-
 // tf.contrib FixedLossScaleManager.__init__().
 void prepare_fixed(const ScalerOptions&, Scaler& s) {
   require(!(s.initial_scale < 1), s, "ValueError",

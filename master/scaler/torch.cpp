@@ -70,8 +70,6 @@ void prepare_apex_kernel(const ScalerOptions&, Scaler& s) {
   s.hysteresis_left = s.hysteresis;
 }
 
-void prepare_nothing(const ScalerOptions&, Scaler&) {}
-
 std::vector<Option> options(std::vector<Option> more = {}) {
   std::vector<Option> all = {
       {"init_scale", &Scaler::initial_scale, 65536.0},
