@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "swamp/machine.h"
+#include "swamp/product.h"
 #include "swamp/tensor.h"
 
 #if defined(SWAMP_HAS_OPENMP)
@@ -39,7 +40,9 @@ void register_products();
 void register_transfer();
 void register_spawn();
 void register_threshold();
+void register_claims();
 void register_tuning();
+void register_critical_path();  // instead of all others
 
 // ---- Memory ----------------------------------------------------------------
 
@@ -192,6 +195,21 @@ void run_unscale(State& state, Machine& machine, const std::vector<List>& lists,
 // passes.cpp) over arrays of `bytes` together; `machine` may be null.
 void run_pass(State& state, const std::string& pass, std::size_t bytes,
               Machine* machine);
+
+// ProductShape is out[m, n] = a[m, k] * b[k, n], `batch` times. In memory a or
+// b may be transposed.
+struct ProductShape {
+  std::size_t batch, m, n, k;
+  bool a_transposed, b_transposed;
+
+  std::size_t elements() const { return batch * (m * k + k * n + m * n); }
+};
+struct ProductArrays {
+  Matrices a, b, out;
+};
+// product_arrays() places the matrices of a product one after another.
+ProductArrays product_arrays(std::byte* memory, const ProductShape& shape,
+                             ScalarType dtype);
 
 // ---- The roofline of passes over several arrays ----------------------------
 

@@ -1,5 +1,6 @@
 // swamp_bench: Google Benchmark cases of swamp's operators and of the roofline
 // of this machine. bench/table.py makes tables of ratios from its JSON.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,23 +13,32 @@ namespace swamp::bench {
 namespace {
 
 std::size_t memory_mib = 512;
+bool critical_path = false;  // --critical_path
 
 constexpr char kOption[] = "--memory_mib=";
 constexpr unsigned long kMinMib = 16;  // the cases of L3 need 8
 constexpr unsigned long kMaxMib = 64 * 1024;
+constexpr std::size_t kCriticalPathMib = 2304;  // of GPT-2's AdamW
 
 void print_help() {
   benchmark::PrintDefaultHelp();
   std::printf(
       "          [%s<size of the cases in memory; longer lists are left out; "
-      "default 512>]\n",
+      "default 512>]\n"
+      "          [--critical_path: only the cases critical_path/, operators on "
+      "2 to 192 slaves]\n",
       kOption);
 }
 
-// Prints an error and returns false for a value out of range.
-bool take_memory_mib(int& argc, char** argv) {
+// Takes our own options. Prints an error and returns false for a value out of
+// range.
+bool take_options(int& argc, char** argv) {
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--critical_path") == 0) {
+      critical_path = true;
+      continue;
+    }
     if (std::strncmp(argv[i], kOption, sizeof kOption - 1) != 0) {
       argv[kept++] = argv[i];
       continue;
@@ -70,14 +80,7 @@ void add_context() {
 #endif
 }
 
-int run(int argc, char** argv) {
-  constexpr int kBadUse = 2;
-  benchmark::Initialize(&argc, argv, print_help);
-  if (!take_memory_mib(argc, argv) ||
-      benchmark::ReportUnrecognizedArguments(argc, argv)) {
-    return kBadUse;
-  }
-  add_context();
+void register_all() {
   register_roofline();
   register_unscale();
   register_passes();
@@ -86,7 +89,24 @@ int run(int argc, char** argv) {
   register_transfer();
   register_spawn();
   register_threshold();
+  register_claims();
   register_tuning();
+}
+
+int run(int argc, char** argv) {
+  constexpr int kBadUse = 2;
+  benchmark::Initialize(&argc, argv, print_help);
+  if (!take_options(argc, argv) ||
+      benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return kBadUse;
+  }
+  add_context();
+  if (critical_path) {
+    memory_mib = std::max(memory_mib, kCriticalPathMib);
+    register_critical_path();
+  } else {
+    register_all();
+  }
   // Google Benchmark has printed why nothing ran.
   const int code = benchmark::RunSpecifiedBenchmarks() == 0 ? kBadUse : 0;
   benchmark::Shutdown();

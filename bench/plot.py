@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Draws how the operator's cost grows with bytes, tensors, threads and slaves.
+"""Draws how the operator's cost grows with bytes, tensors, threads and slaves; with
+--critical_path, how training steps scale to 192 slaves, and prints the table.
 
 Runs `swamp_bench --benchmark_filter=^scaling` (a minute or two, 1 GiB), or reads
 what such a run has written with --benchmark_out, and draws the fastest repetition
-of every case. OMP_NUM_THREADS sets the larger number of threads. The picture of
-bench/ is not replaced if other processes used more than 0.05 of a core meanwhile.
+of every case. OMP_NUM_THREADS sets the larger number of threads. With --critical_path
+the run is `swamp_bench --critical_path` (10 minutes, 4 GiB). The picture of bench/
+is not replaced if other processes used more than 0.05 of a core meanwhile.
 """
 import argparse
 import json
@@ -15,7 +17,7 @@ sys.dont_write_bytecode = True  # the source tree may be read-only
 import machine  # noqa: E402
 import table  # noqa: E402
 
-OUT = pathlib.Path(__file__).resolve().parent / "scaling.svg"
+FOLDER = pathlib.Path(__file__).resolve().parent
 
 
 def figure(width, height):
@@ -100,6 +102,79 @@ def draw(found, out):
     write(drawn, out)
 
 
+STEPS = {"GPT-2 small": lambda name: not name.startswith("resnet/"),
+         "ResNet-50": lambda name: name.startswith("resnet/")}
+
+
+def paths(report):
+    """{operator: {slaves: counters}} of a run with --critical_path, and the same for
+    the sums of the steps, in milliseconds."""
+    found = {}
+    for line in report["benchmarks"]:
+        family, *name, slaves = line["run_name"].removesuffix(
+            "/iterations:1/manual_time").split("/")
+        if family == "critical_path":
+            found.setdefault("/".join(name), {})[int(slaves.split(":")[1])] = line
+    for step, has in STEPS.items():
+        parts = [of for name, of in found.items() if has(name)
+                 and next(iter(of.values()))["calls"] != 0]
+        sums = found[step] = {}
+        for slaves in set.intersection(*map(set, parts)) if parts else ():
+            lines = [of[slaves] for of in parts]
+            total = sums[slaves] = {
+                key: sum(line[key] * line["calls"] for line in lines)
+                for key in ("alone_ms", "launches", "real_ms")
+                if all(key in line for line in lines)}
+            for key in ("efficiency_5us", "efficiency_10us", "efficiency_20us",
+                        "balance"):
+                total[key] = total["alone_ms"] / sum(
+                    line["alone_ms"] / line[key] * line["calls"] for line in lines)
+            total["master_percent"] = sum(
+                line["alone_ms"] * line["master_percent"] * line["calls"]
+                for line in lines) / total["alone_ms"]
+    return {name: of for name, of in found.items() if of}
+
+
+def print_paths(found):
+    slaves = sorted(next(iter(found.values())))
+    print("| operator | ms alone |", " | ".join(f"{n}" for n in slaves),
+          "| balance at 64 | master % | launches |")
+    print("|---" * (len(slaves) + 5) + "|")
+    for name, of in found.items():
+        last = of.get(64, of[slaves[-1]])
+        print(f"| `{name}` | {of[slaves[0]]['alone_ms']:.1f} |",
+              " | ".join(f"{of[n]['efficiency_10us']:.2f}" for n in slaves),
+              f"| {last['balance']:.2f} | {last['master_percent']:.2f} "
+              f"| {last['launches']:.0f} |")
+
+
+def draw_paths(found, out):
+    """Milliseconds of a step over slaves: predicted, ideal, and measured where the
+    computer has as many threads."""
+    steps = [step for step in STEPS if step in found]
+    drawn = figure(4 * max(1, len(steps)), 4)
+    for axes, step in zip(drawn.subplots(1, len(steps), squeeze=False)[0], steps):
+        sums = found[step]
+        slaves = sorted(sums)
+        alone = [sums[n]["alone_ms"] for n in slaves]
+        axes.set(title=step, xlabel="slaves", ylabel="ms a step")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.grid(True, linestyle=":")
+        axes.plot(slaves, [t / n for t, n in zip(alone, slaves)],
+                  linestyle="--", label="one thread's time / slaves")
+        axes.plot(slaves, [t / n / sums[n]["efficiency_10us"]
+                           for t, n in zip(alone, slaves)],
+                  marker="s", markersize=4, label="predicted, spawn of 10 us")
+        real = [(1, alone[0])] if alone else []
+        real += [(n, sums[n]["real_ms"]) for n in slaves if "real_ms" in sums[n]]
+        if real:
+            axes.plot(*zip(*real), marker="o", linestyle="", label="measured")
+        axes.set_xticks([1, *slaves], [str(n) for n in (1, *slaves)])
+        axes.legend()
+    write(drawn, out)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -107,21 +182,32 @@ def main():
                         help="default: build/release/bin/swamp_bench")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path,
                         help="what a run has written with --benchmark_out")
-    parser.add_argument("--out", metavar="FILE.svg", default=OUT,
-                        help="default: bench/scaling.svg")
+    parser.add_argument("--critical_path", action="store_true",
+                        help="the steps of GPT-2 small and ResNet-50")
+    parser.add_argument("--out", metavar="FILE.svg", type=pathlib.Path,
+                        help="default: bench/scaling.svg or critical_path.svg")
     options = parser.parse_args()
+    name = "critical_path" if options.critical_path else "scaling"
+    out = options.out or FOLDER / f"{name}.svg"
     others = machine.Others()
     try:
         report = (json.loads(options.json.read_text()) if options.json
+                  else table.measure(options.bench, ["--critical_path"])
+                  if options.critical_path
                   else table.measure(options.bench, [
                       "--benchmark_filter=^scaling", "--memory_mib=1024",
                       "--benchmark_repetitions=9", "--benchmark_min_time=0.01"]))
-        found = points(table.read(report))
+        found = (paths(report) if options.critical_path
+                 else points(table.read(report)))
         if not found:
-            sys.exit("plot.py: the run has no case of scaling/")
-        if not options.json and options.out == OUT:
+            sys.exit(f"plot.py: the run has no case of {name}/")
+        if not options.json and options.out is None:
             machine.require_alone("plot.py", others.share())
-        draw(found, options.out)
+        if options.critical_path:
+            print_paths(found)
+            draw_paths(found, out)
+        else:
+            draw(found, out)
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"plot.py: {type(error).__name__}: {error}")
 

@@ -3,6 +3,7 @@
 #include "swamp/product.h"
 
 #include "bench/bench.h"
+#include "slave/kernel.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -11,26 +12,19 @@
 namespace swamp::bench {
 namespace {
 
-struct Shape {
+struct Shape : ProductShape {
   const char* name;
-  std::size_t batch, m, n, k;
-  bool a_transposed, b_transposed;  // in memory
 };
 // The layers of a GPT, as in bench/peers/rows.py.
-constexpr Shape kShapes[] = {{"forward", 1, 1024, 3072, 768, false, true},
-                             {"gradient_x", 1, 1024, 768, 3072, false, false},
-                             {"gradient_w", 1, 3072, 768, 1024, true, false},
-                             {"logits", 1, 512, 50304, 768, false, true},
-                             {"heads", 48, 1024, 1024, 64, false, true},
-                             {"64x64x64", 1, 64, 64, 64, false, false},
-                             {"8192x64x64", 1, 8192, 64, 64, false, false},
-                             {"1_row", 1, 1, 3072, 768, false, true},
-                             {"8_rows", 1, 8, 3072, 768, false, true}};
-
-std::size_t bytes_of(const Shape& shape, const Dtype& dtype) {
-  const auto& [name, batch, m, n, k, a_transposed, b_transposed] = shape;
-  return batch * (m * k + k * n + m * n) * dtype.bytes;
-}
+constexpr Shape kShapes[] = {{{1, 1024, 3072, 768, false, true}, "forward"},
+                             {{1, 1024, 768, 3072, false, false}, "gradient_x"},
+                             {{1, 3072, 768, 1024, true, false}, "gradient_w"},
+                             {{1, 512, 50304, 768, false, true}, "logits"},
+                             {{48, 1024, 1024, 64, false, true}, "heads"},
+                             {{1, 64, 64, 64, false, false}, "64x64x64"},
+                             {{1, 8192, 64, 64, false, false}, "8192x64x64"},
+                             {{1, 1, 3072, 768, false, true}, "1_row"},
+                             {{1, 8, 3072, 768, false, true}, "8_rows"}};
 
 // set_flops() makes the floating-point operations of a pass a rate.
 void set_flops(State& state, double flops) {
@@ -39,20 +33,11 @@ void set_flops(State& state, double flops) {
 }
 
 void run(State& state, const Shape& shape, const Dtype& dtype) {
-  std::byte* at = scratch_memory(bytes_of(shape, dtype));
-  std::size_t bytes = 0;
-  const auto matrices = [&](std::size_t rows, std::size_t columns,
-                            bool transposed) {
-    if (transposed) std::swap(rows, columns);
-    const auto made =
-        Matrices::dense(at + bytes, shape.batch, rows, columns, dtype.dtype);
-    bytes += shape.batch * rows * columns * dtype.bytes;
-    return transposed ? made.transposed() : made;
-  };
-  const Matrices a = matrices(shape.m, shape.k, shape.a_transposed);
-  const Matrices b = matrices(shape.k, shape.n, shape.b_transposed);
-  const Matrices out = matrices(shape.m, shape.n, false);
-  timed(state, static_cast<double>(bytes), [&] { product(out, a, b); });
+  const std::size_t bytes = shape.elements() * dtype.bytes;
+  const ProductArrays arrays =
+      product_arrays(scratch_memory(bytes), shape, dtype.dtype);
+  timed(state, static_cast<double>(bytes),
+        [&] { product(arrays.out, arrays.a, arrays.b); });
   set_flops(state, 2.0 * static_cast<double>(shape.batch * shape.m * shape.n *
                                              shape.k));
 }
@@ -112,12 +97,27 @@ void register_multiply_adds() {}
 
 }  // namespace
 
+ProductArrays product_arrays(std::byte* memory, const ProductShape& shape,
+                             ScalarType dtype) {
+  const auto matrices = [&](std::size_t rows, std::size_t columns,
+                            bool transposed) {
+    if (transposed) std::swap(rows, columns);
+    const auto made =
+        Matrices::dense(memory, shape.batch, rows, columns, dtype);
+    memory += shape.batch * rows * columns * kScalarTypeBytes[dtype];
+    return transposed ? made.transposed() : made;
+  };
+  const Matrices a = matrices(shape.m, shape.k, shape.a_transposed);
+  const Matrices b = matrices(shape.k, shape.n, shape.b_transposed);
+  return {a, b, matrices(shape.m, shape.n, false)};
+}
+
 void register_products() {
   register_multiply_adds();
   for (const Shape& shape : kShapes) {
     for (const Dtype& dtype : kDtypes) {
       if (dtype.dtype == kFloat64) continue;
-      if (bytes_of(shape, dtype) > memory_bytes()) continue;
+      if (shape.elements() * dtype.bytes > memory_bytes()) continue;
       add({std::string("product/") + shape.name + "/" + dtype.name,
            {},
            thread_counts(),

@@ -1,7 +1,8 @@
-// softmax/, cross_entropy/, layer_norm/, rms_norm/, residual_add/, moe/ and
-// quantize_blocks/: the row operators, compared with a plain loop that moves
-// the same bytes.
+// softmax/, cross_entropy/, layer_norm/, rms_norm/, residual_add/, activation/,
+// moe/ and quantize_blocks/: the row operators, compared with a plain loop that
+// moves the same bytes.
 #include "bench/bench.h"
+#include "swamp/activation.h"
 #include "swamp/float8.h"
 #include "swamp/float_formats.h"
 #include "swamp/moe.h"
@@ -123,6 +124,17 @@ constexpr RowCase kRowCases[] = {
      [](Rows& r) {
        residual_add_(r.residual, r.x, {r.bias.data(), kFloat32});
      }},
+    {"activation/silu", kColumns, 2, false, kMap16, kMap32, 2,
+     [](Rows& r) { activation(r.x, r.out, {Activation::silu}); }},
+    {"activation/silu_backward", kColumns, 3, false, kBackward16, kBackward32,
+     3,
+     [](Rows& r) { activation_backward(r.y, r.x, r.out, {Activation::silu}); }},
+    {"activation/gelu", kColumns, 2, false, kMap16, kMap32, 2,
+     [](Rows& r) { activation(r.x, r.out, {Activation::gelu}); }},
+    {"activation/gelu_tanh", kColumns, 2, false, kMap16, kMap32, 2,
+     [](Rows& r) { activation(r.x, r.out, {Activation::gelu_tanh}); }},
+    {"activation/swiglu", kColumns, 3, false, kBackward16, kBackward32, 3,
+     [](Rows& r) { gated_activation(r.x, r.y, r.out, {Activation::silu}); }},
     {"moe/permute", kColumns, 2, false, kMap16, kMap32, 2,
      [](Rows& r) { moe_permute(r.x, r.token_of.data(), nullptr, r.out); }},
     {"moe/unpermute", kColumns, 2, false, kMap16, kMap32, 2,

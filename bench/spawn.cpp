@@ -1,6 +1,8 @@
 // spawn/: the cost of starting all slaves and waiting for them, without any
 // work, compared with OpenMP's own parallel loop. threshold/: the traffic above
 // which a spawn is faster.
+#include <limits>
+
 #include "bench/bench.h"
 #include "runtime/float_environment.h"
 #include "runtime/machine_impl.h"
@@ -65,7 +67,7 @@ void add_many(const std::string& backend, std::uint32_t core_groups) {
 Machine& spawning_machine(bool always) {
   return kept_machine(
       always ? "always" : "never", {}, [=](runtime::Tuning& tuning) {
-        tuning.spawn_traffic_bytes = always ? 0 : ~std::size_t{0};
+        tuning.spawn = {always ? 0 : std::numeric_limits<double>::infinity()};
       });
 }
 

@@ -35,6 +35,7 @@ FAMILIES = {
     "cross_entropy": "rows of 50304 classes; backward in place",
     "layer_norm": "rows of 1024 columns",
     "rms_norm": "rows of 1024 columns",
+    "activation": "float32 computed in double; swiglu: two inputs",
     "moe": "rows of 1024 columns, in the order of a permutation",
     "residual_add": "16-bit or float32 and a bias into float32",
     "product": "roofline: as many float32 multiply-adds in registers",
@@ -42,6 +43,7 @@ FAMILIES = {
     "checker": "transfer mode check compared with copy",
     "spawn": "spawn and join; host: with OpenMP's empty parallel for",
     "threshold": "a spawn compared with the master alone, by traffic",
+    "claims": "long launches, threads that claim slaves compared with fixed shares",
     "scaling": "unscale float32 with more threads, bytes, tensors, slaves",
     "tuning": "the numbers of runtime/tuning.h, compared with the default",
 }

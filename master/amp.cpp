@@ -14,8 +14,8 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
   const slave::UnscaleArgs args{inv_scale};
   // inv_scale == 1 changes nothing, so only check.
   const master::OperationTable operations =
-      inv_scale == 1.0f ? master::operations_of<KernelFamily::check, 1>(args)
-                        : master::operations_of<KernelFamily::unscale, 1>(args);
+      inv_scale == 1.0f ? master::operations_of<KernelFamily::check>(args)
+                        : master::operations_of<KernelFamily::unscale>(args);
   const master::OperandList list{"tensors", tensors, "tensor_count"};
   const runtime::SlaveResult result =
       master::run_operations(&list, operations, machine);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "master/buffer.h"
+#include "runtime/machine_impl.h"
 #include "swamp/attention.h"
 
 namespace swamp::master {
@@ -43,36 +44,38 @@ struct Panels {
 void require_mask(const Heads& q, const Heads& k, const AttentionMask& mask);
 
 // PackedMask is what one launch needs of a mask: for each panel, `lanes`
-// float32 values for each unit. It is computed by the calling thread: a mask
-// usually has one head. Heads with the same mask share their values.
+// float32 values for each unit. Heads with the same mask share their values.
 class PackedMask {
  public:
-  // `heads`: of q and k in a batch.
-  PackedMask(const AttentionMask& mask, std::size_t heads,
-             std::size_t key_heads)
-      : mask_(mask), heads_(heads), key_heads_(key_heads) {}
+  PackedMask(Machine::Impl& machine, const AttentionMask& mask, const Heads& q,
+             const Heads& k)
+      : machine_(machine), mask_(mask), q_(q), k_(k) {}
 
   // pack_queries() packs `count` heads of q, from head `first` of all batches
   // on. The lanes are queries, the units keys.
-  void pack_queries(const Panels& panels, std::size_t keys, std::size_t first,
-                    std::size_t count);
-  // pack_keys() packs one panel of `count` heads of k, `rows` keys from `key`
-  // on. The lanes are keys, the units the queries of the heads that share them.
-  void pack_keys(std::size_t key, std::size_t rows, std::size_t lanes,
-                 std::size_t queries, std::size_t first, std::size_t count);
+  void pack_queries(const Panels& panels, std::size_t first, std::size_t count);
+  // pack_keys() packs `panels` panels of each of `count` heads of k, from panel
+  // `first_panel` of head `first` on. The lanes are keys, the units the queries
+  // of the heads that share them.
+  void pack_keys(const Panels& keys, std::size_t first_panel,
+                 std::size_t panels, std::size_t first, std::size_t count);
 
   // Returns the values of panel `panel` of head `i` of the last pack.
   const float* values(std::size_t i, std::size_t panel);
 
  private:
-  std::size_t matrix_of(std::size_t head) const;
+  std::size_t element_bytes() const;
+  std::size_t index_of(std::size_t head) const;
+  const std::byte* matrix_of(std::size_t head) const;
   void find_values(std::size_t first, std::size_t count, std::size_t group);
-  void read(std::size_t matrix, std::size_t query, std::size_t key,
-            std::size_t count, float* to) const;
+  template <class Add>
+  void run(const Panels& panels, bool by_query, std::size_t segments,
+           const Add& add);
 
+  Machine::Impl& machine_;
   const AttentionMask& mask_;
-  std::size_t heads_;
-  std::size_t key_heads_;
+  const Heads& q_;
+  const Heads& k_;
   std::size_t panels_ = 1;           // of a head with a mask of their own
   std::size_t panel_floats_ = 0;     // of a panel
   std::size_t most_ = 0;             // heads with a mask of their own

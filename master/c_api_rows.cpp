@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "master/c_guard.h"
+#include "master/text.h"
+#include "swamp/activation.h"
 #include "swamp/c_api.h"
 #include "swamp/float8.h"
 #include "swamp/product.h"
@@ -212,6 +214,13 @@ std::uint8_t narrow(const Enum& value) {
   return static_cast<std::uint8_t>(std::min(bits, std::uint32_t{255}));
 }
 
+swamp::ActivationOptions read(const swamp_activation_options* options) {
+  require(options, "options");
+  require_struct_size("options", options->struct_size, sizeof *options);
+  return {static_cast<swamp::Activation>(narrow(options->function)),
+          options->beta, options->threshold, options->row_step};
+}
+
 swamp::BlockOptions block_options(const swamp_block_options* options) {
   swamp::BlockOptions how;
   if (options == nullptr) return how;
@@ -234,6 +243,40 @@ swamp::BlockCodes block_codes(const swamp_block_codes* codes) {
 }
 
 }  // namespace
+
+swamp_status swamp_activation(swamp_machine* machine, const swamp_matrix* x,
+                              const swamp_matrix* up, const swamp_matrix* y,
+                              const swamp_activation_options* options) {
+  return guarded([&] {
+    if (up == nullptr) {
+      swamp::activation(matrix(x, "x"), matrix(y, "y"), read(options),
+                        machine_of(machine));
+    } else {
+      swamp::gated_activation(matrix(x, "x"), *up, matrix(y, "y"),
+                              read(options), machine_of(machine));
+    }
+  });
+}
+
+swamp_status swamp_activation_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const swamp_matrix* up, const swamp_matrix* dx, const swamp_matrix* dup,
+    const swamp_activation_options* options) {
+  return guarded([&] {
+    if (up == nullptr) {
+      if (dup != nullptr) {
+        swamp::master::refuse("dup", "a matrix", "NULL without up");
+      }
+      swamp::activation_backward(matrix(gradient, "gradient"), matrix(x, "x"),
+                                 matrix(dx, "dx"), read(options),
+                                 machine_of(machine));
+    } else {
+      swamp::gated_activation_backward(
+          matrix(gradient, "gradient"), matrix(x, "x"), *up, matrix(dx, "dx"),
+          matrix(dup, "dup"), read(options), machine_of(machine));
+    }
+  });
+}
 
 swamp_status swamp_quantize_blocks(swamp_machine* machine,
                                    const swamp_matrix* x,

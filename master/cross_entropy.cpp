@@ -1,11 +1,8 @@
-// Cross entropy of rows of logits, and its gradient. Rows that fit into LDM
-// take one launch. Of a longer row, or of classes that are divided between
-// ranks, Pass::sum gives the parts of the softmax's sum, which this file
-// combines, over the ranks too, and from which it computes the loss. The
-// gradient needs only the LogSumExp of the row, so its Pass::map takes any
-// piece of it.
+// Cross entropy of rows of logits, and its gradient. If the classes are divided
+// between ranks, the slaves give the parts of each row's sums, which this file
+// combines over the ranks, and from which it computes the loss. The z-loss of
+// routers is the same of rows without targets.
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,17 +10,14 @@
 #include "master/row_launch.h"
 #include "master/text.h"
 #include "swamp/float_formats.h"
+#include "swamp/moe.h"
 
 namespace swamp {
 
-using master::row_of;
-using master::RowTable;
 using master::Workspace;
 using slave::CrossEntropyArgs;
-using slave::CrossEntropyChunk;
 using slave::CrossEntropyParts;
 using slave::CrossEntropyRow;
-using slave::kChunkColumns;
 
 namespace {
 
@@ -41,25 +35,6 @@ struct Call {
   float target_weight(std::size_t i) const {
     if (options.class_weights == nullptr || ignored(i)) return 1;
     return options.class_weights[targets[i] - part.first];
-  }
-  // target_logit() returns x_t of row i, or 0 if the target is a class of
-  // another rank.
-  float target_logit(std::size_t i) const {
-    const std::int64_t column = targets[i] - part.first;
-    if (ignored(i) || column < 0 ||
-        static_cast<std::size_t>(column) >= logits.columns) {
-      return 0;
-    }
-    const std::byte* at = row_of(logits, i, static_cast<std::size_t>(column));
-    if (logits.dtype == kFloat32) {
-      float value;
-      std::memcpy(&value, at, sizeof value);
-      return value;
-    }
-    std::uint16_t bits;
-    std::memcpy(&bits, at, sizeof bits);
-    return logits.dtype == kFloat16 ? float16_to_float(bits)
-                                    : bfloat16_to_float(bits);
   }
 };
 
@@ -99,7 +74,6 @@ Call make_call(const VocabularyPart& part, const Matrix& logits,
   args.first_class = part.first;
   args.ignore_index = options.ignore_index;
   args.z_loss = options.z_loss;
-  args.target_bytes = sizeof *targets;
   auto classes = static_cast<double>(part.classes);
   double factor = smoothing;
   if (options.megatron_smoothing && smoothing != 0) {
@@ -135,19 +109,6 @@ CrossEntropyTotal total_of(const Call& call, const float* losses) {
   return total;
 }
 
-// finish() sets the loss, lse and lse_low of row i.
-void finish(const Call& call, std::size_t i, const CrossEntropyParts& parts,
-            float* losses, float* lse, float* lse_low) {
-  const double log_sum = slave::log_positive(parts.sum);
-  const slave::LogSumExp total = slave::log_sum_exp(parts.max, log_sum);
-  lse[i] = total.high;
-  if (lse_low != nullptr) lse_low[i] = total.low;
-  losses[i] = call.ignored(i)
-                  ? 0.0f
-                  : slave::cross_entropy_loss(call.args, parts, log_sum,
-                                              call.target_weight(i));
-}
-
 // require_rows() checks the arrays of one value for each row.
 void require_rows(const Matrix& logits, const float* losses,
                   const char* losses_name, const float* lse,
@@ -158,83 +119,30 @@ void require_rows(const Matrix& logits, const float* losses,
   master::require_array("lse_low", lse_low, sizeof *lse_low, logits.rows);
 }
 
-// row_operation() is an operation of whole rows, or a pass on columns.
-template <KernelFamily kFamily, int kOperands, class Units>
-Operation row_operation(const Call& call, Units units, int weight) {
-  Operation operation(master::row_kernel<kFamily, kOperands>(call.logits.dtype),
-                      &call.args, units);
-  if (call.options.class_weights == nullptr) operation.remove_operand(weight);
-  return operation;
-}
-
-// forward_operation() is the same of the forward kernel.
-template <class Units>
-Operation forward_operation(const Call& call, Units units,
-                            const float* lse_low) {
-  Operation operation =
-      row_operation<KernelFamily::cross_entropy, 6>(call, units, 2);
-  if (lse_low == nullptr) operation.remove_operand(5);
-  return operation;
-}
-
-// add_weighted_sums() sets sum_x and weight of all chunks, for which each chunk
-// is read again: its maximum must be known, and a chunk of both x and the
-// weights in float32 would not fit into a small LDM.
-void add_weighted_sums(const Call& call,
-                       std::vector<CrossEntropyChunk>& chunks) {
+// run_forward() computes `first`, the losses or parts, and, if not null, lse
+// and lse_low of all rows.
+void run_forward(const Call& call, const CrossEntropyArgs& args, void* first,
+                 std::size_t first_bytes, float* lse, float* lse_low) {
   const Matrix& x = call.logits;
-  Operation sum = forward_operation(call, Pass::sum, nullptr);
-  sum.tile_step = slave::kChains;
-  const std::size_t row_chunks = master::chunks_of(x.columns);
-  const auto add = [&](RowTable& table, std::size_t i) {
-    for (std::size_t c = 0; c < row_chunks; ++c) {
-      const std::size_t begin = c * kChunkColumns;
-      table.add(
-          std::min(kChunkColumns, x.columns - begin),
-          {row_of(x, i, begin), &chunks[i * row_chunks + c].exp,
-           call.options.class_weights + begin, nullptr, nullptr, nullptr});
-    }
-  };
-  const auto* sums = master::sum_columns<slave::CrossEntropySums>(
-      call.machine, "logits", x, sum, add, row_chunks);
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    chunks[c].sum_x = sums[c].x.total();
-    chunks[c].weight = sums[c].weight.total();
+  using At = slave::CrossEntropyOperand;
+  Operation operation(master::row_kernel<KernelFamily::cross_entropy>(x.dtype),
+                      &args, x.columns);
+  if (call.options.class_weights == nullptr) {
+    operation.remove_operand(At::weight);
   }
+  if (call.targets == nullptr) operation.remove_operand(At::target);
+  operation.set_unit_bytes(At::loss, first_bytes);
+  if (lse == nullptr) operation.remove_operand(At::high);
+  if (lse_low == nullptr) operation.remove_operand(At::low);
+  master::run_rows(
+      call.machine, "logits", x, operation,
+      {x.data, call.targets, call.options.class_weights, first, lse, lse_low});
 }
 
-// run_chunks() computes the parts of each row by a pass on its columns, and
-// calls visit(i, parts).
-template <class Visit>
-void run_chunks(const Call& call, Visit visit) {
-  const Matrix& x = call.logits;
-  Operation sum = forward_operation(call, Pass::sum, nullptr);
-  sum.remove_operand(1);
-  sum.remove_operand(2);
-  sum.tile_step = master::chunk_step(x.columns);
-  const std::size_t chunks = master::chunks_of(x.columns);
-  const auto* partials = master::sum_columns<CrossEntropyChunk>(
-      call.machine, "logits", x, sum, [&](RowTable& table, std::size_t i) {
-        table.add(x.columns,
-                  {row_of(x, i), nullptr, nullptr, nullptr, nullptr, nullptr});
-      });
-  std::vector<CrossEntropyChunk> kept;
-  // Only smoothing needs the weights of all classes.
-  if (call.args.uniform != 0 && call.options.class_weights != nullptr) {
-    kept.assign(partials, partials + x.rows * chunks);
-    add_weighted_sums(call, kept);
-    partials = kept.data();
-  }
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    CrossEntropyParts parts =
-        slave::combine_chunks(partials + i * chunks, chunks);
-    parts.target_x = call.target_logit(i);
-    visit(i, parts);
-  }
-}
-
+// The gradient of row i is gradients[i * gradient_step].
 void backward(const Call& call, const float* lse, const float* lse_low,
-              const float* gradients, const Matrix& dx) {
+              const float* gradients, std::size_t gradient_step,
+              const Matrix& dx) {
   const Matrix& x = call.logits;
   require_rows(x, gradients, "gradients", lse, lse_low);
   master::require_like("dx", dx, "logits", x);
@@ -243,25 +151,21 @@ void backward(const Call& call, const float* lse, const float* lse_low,
       Workspace::of_this_thread().row_values<CrossEntropyRow>(x.rows);
   for (std::size_t i = 0; i < x.rows; ++i) {
     rows[i] = {{lse[i], lse_low == nullptr ? 0 : lse_low[i]},
-               gradients[i],
+               gradients[i * gradient_step],
                call.target_weight(i)};
   }
-  const Operation whole =
-      row_operation<KernelFamily::cross_entropy_backward, 5>(call, x.columns,
-                                                             3);
-  if (runtime::ldm_need(call.machine, whole, 0).fits()) {
-    master::run_rows(
-        call.machine, whole, x,
-        {x.data, call.targets, rows, call.options.class_weights, dx.data});
-    return;
+  Operation operation(
+      master::row_kernel<KernelFamily::cross_entropy_backward>(x.dtype),
+      &call.args, x.columns);
+  if (call.options.class_weights == nullptr) {
+    operation.remove_operand(slave::CrossEntropyBackwardOperand::weight);
   }
-  const Operation map = row_operation<KernelFamily::cross_entropy_backward, 5>(
-      call, Pass::map, 3);
-  master::map_columns(
-      call.machine, "logits", x, map, [&](RowTable& table, std::size_t i) {
-        table.add(x.columns, {row_of(x, i), &call.targets[i], &rows[i],
-                              call.options.class_weights, row_of(dx, i)});
-      });
+  if (call.targets == nullptr) {
+    operation.remove_operand(slave::CrossEntropyBackwardOperand::target);
+  }
+  master::run_rows(
+      call.machine, "logits", x, operation,
+      {x.data, call.targets, rows, call.options.class_weights, dx.data});
 }
 
 }  // namespace
@@ -281,16 +185,7 @@ CrossEntropyTotal cross_entropy(const Matrix& logits,
     if (lse_low != nullptr) std::fill(lse_low, lse_low + logits.rows, 0.0f);
     return {};
   }
-  const Operation whole = forward_operation(call, logits.columns, lse_low);
-  if (master::fits_rows(call.machine, logits, whole)) {
-    master::run_rows(
-        call.machine, whole, logits,
-        {logits.data, targets, options.class_weights, losses, lse, lse_low});
-  } else {
-    run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
-      finish(call, i, parts, losses, lse, lse_low);
-    });
-  }
+  run_forward(call, call.args, losses, sizeof *losses, lse, lse_low);
   return total_of(call, losses);
 }
 
@@ -301,14 +196,15 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
   refuse_class_weights(options);
   const Call call = make_call(part, logits, targets, options, machine);
   require_rows(logits, losses, "losses", lse, lse_low);
-  // A rank without classes adds nothing.
-  std::vector<CrossEntropyParts> mine(
-      logits.rows,
-      slave::combine_chunks(static_cast<const CrossEntropyChunk*>(nullptr), 0));
-  if (logits.rows != 0 && logits.columns != 0) {
-    run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
-      mine[i] = parts;
-    });
+  std::vector<CrossEntropyParts> mine(logits.rows);
+  if (logits.columns == 0) {  // a rank without classes adds nothing
+    std::fill(mine.begin(), mine.end(),
+              slave::combine_chunks(
+                  static_cast<const slave::CrossEntropyChunk*>(nullptr), 0));
+  } else if (logits.rows != 0) {
+    CrossEntropyArgs args = call.args;
+    args.gives_parts = 1;
+    run_forward(call, args, mine.data(), sizeof mine[0], nullptr, nullptr);
   }
   const auto size = static_cast<std::size_t>(ranks.size());
   constexpr float lowest = -std::numeric_limits<float>::infinity();
@@ -335,7 +231,13 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
     }
     // Megatron-LM smooths over the rank's own classes only.
     if (options.megatron_smoothing) sum.sum_x = mine[i].sum_x_from(shift);
-    finish(call, i, sum, losses, lse, lse_low);
+    const double log_sum = slave::log_positive(sum.sum);
+    const slave::LogSumExp total = slave::log_sum_exp(sum.max, log_sum);
+    lse[i] = total.high;
+    if (lse_low != nullptr) lse_low[i] = total.low;
+    losses[i] = call.ignored(i)
+                    ? 0.0f
+                    : slave::cross_entropy_loss(call.args, sum, log_sum, 1);
   }
   return total_of(call, losses);
 }
@@ -347,7 +249,7 @@ void vocab_parallel_cross_entropy_backward(
     const CrossEntropyOptions& options, Machine* machine) {
   if (part.classes != logits.columns) refuse_class_weights(options);
   backward(make_call(part, logits, targets, options, machine), lse, lse_low,
-           gradients, dx);
+           gradients, 1, dx);
 }
 
 void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets,
@@ -357,7 +259,49 @@ void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets,
                             Machine* machine) {
   const VocabularyPart all{0, logits.columns};
   backward(make_call(all, logits, targets, options, machine), lse, lse_low,
-           gradients, dx);
+           gradients, 1, dx);
+}
+
+double moe_z_loss(const Matrix& logits, double coefficient, float* lse,
+                  float* lse_low, Machine* machine) {
+  master::require_matrix("logits", logits);
+  require_rows(logits, lse, "lse", lse, lse_low);
+  if (logits.columns == 0) {
+    std::fill(lse, lse + logits.rows, -std::numeric_limits<float>::infinity());
+    if (lse_low != nullptr) std::fill(lse_low, lse_low + logits.rows, 0.0f);
+  } else if (logits.rows != 0) {
+    const CrossEntropyOptions options;
+    CrossEntropyArgs args{};
+    args.columns = logits.columns;
+    const VocabularyPart all{0, logits.columns};
+    const Call call{all, logits, nullptr, options, master::impl_of(machine),
+                    args};
+    run_forward(call, args, nullptr, 0, lse, lse_low);
+  }
+  double sum = 0;
+  for (std::size_t i = 0; i < logits.rows; ++i) {
+    double one = static_cast<double>(lse[i]);
+    if (lse_low != nullptr) one += static_cast<double>(lse_low[i]);
+    sum += one * one;
+  }
+  return coefficient * (sum / static_cast<double>(logits.rows));
+}
+
+void moe_z_loss_backward(double gradient, const Matrix& logits,
+                         double coefficient, const float* lse,
+                         const float* lse_low, const Matrix& dx,
+                         Machine* machine) {
+  master::require_matrix("logits", logits);
+  const CrossEntropyOptions options;
+  CrossEntropyArgs args{};
+  args.columns = logits.columns;
+  args.z_loss = 1;
+  const VocabularyPart all{0, logits.columns};
+  const Call call{all, logits, nullptr, options, master::impl_of(machine),
+                  args};
+  const auto factor = static_cast<float>(gradient * coefficient /
+                                         static_cast<double>(logits.rows));
+  backward(call, lse, lse_low, &factor, 0, dx);
 }
 
 }  // namespace swamp

@@ -37,9 +37,7 @@ const FloatFormat& require_pair(const Tensor& x, const Tensor& codes) {
   const FloatFormat& format =
       master::require_code_format("codes.dtype", codes, false);
   master::require_row_array("x", x);
-  if (x.count % master::code_elements(format) != 0) {
-    master::refuse("x.count", std::to_string(x.count), master::kEvenCount);
-  }
+  master::require_whole_codes("x.count", x.count, format);
   master::require_codes("codes", codes, format, x.count, "x");
   return format;
 }
@@ -142,6 +140,13 @@ const FloatFormat& require_code_format(const std::string& name,
     refuse_dtype(name, type, types);
   }
   return kFloatFormats[type];
+}
+
+void require_whole_codes(const std::string& name, std::size_t elements,
+                         const FloatFormat& format) {
+  if (elements % code_elements(format) == 0) return;
+  refuse(name, std::to_string(elements),
+         "an even number, as float4_e2m1fn_x2 has two in a byte");
 }
 
 void require_codes(const std::string& name, const Tensor& codes,
@@ -299,10 +304,10 @@ QuantizeReport quantize(const Tensor& x, const Tensor& codes,
   slave::QuantizeArgs args =
       master::cast_args(format, options.rounding, options.policy, options.seed);
   args.scale = options.scale;
-  Operation operation(master::row_kernel<KernelFamily::quantize, 3>(x.dtype),
+  Operation operation(master::row_kernel<KernelFamily::quantize>(x.dtype),
                       &args, args.elements);
   if (options.random == nullptr || options.rounding != Rounding::stochastic) {
-    operation.remove_operand(2);
+    operation.remove_operand(slave::QuantizeOperand::random);
   }
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operation, 1, false, master::row_grains(1),
@@ -330,9 +335,9 @@ void dequantize(const Tensor& codes, const Tensor& x, float scale,
   const std::array<float, 256>& values = master::code_values(format);
   slave::DequantizeArgs args = master::decoding_args(format);
   args.scale = scale;
-  Operation operation(master::row_kernel<KernelFamily::dequantize, 3>(x.dtype),
+  Operation operation(master::row_kernel<KernelFamily::dequantize>(x.dtype),
                       &args, args.elements);
-  operation.set_unit_bytes(2, sizeof values);
+  operation.set_unit_bytes(slave::DequantizeOperand::values, sizeof values);
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operation, 1, false, master::row_grains(1),
                  workspace.segments());
@@ -350,7 +355,7 @@ float amax(const Tensor& x, bool skip_nan, Machine* machine) {
   Machine::Impl& impl = master::impl_of(machine);
   if (x.count == 0) return 0;
   const slave::AmaxArgs args;
-  const Operation operation(master::row_kernel<KernelFamily::amax, 1>(x.dtype),
+  const Operation operation(master::row_kernel<KernelFamily::amax>(x.dtype),
                             &args);
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operation, 1, false, master::row_grains(1),

@@ -30,9 +30,9 @@ const FloatFormat& require_code_format(const std::string& name,
                                        const Tensor& codes,
                                        bool with_sign = true);
 
-// The expected value in the error of a number of float4 elements.
-inline constexpr char kEvenCount[] =
-    "an even number, as float4_e2m1fn_x2 has two in a byte";
+// require_whole_codes() throws unless this number of elements has whole codes.
+void require_whole_codes(const std::string& name, std::size_t elements,
+                         const FloatFormat& format);
 
 // require_codes() throws unless there are `elements` elements in the codes, and
 // their data are not null. `of` is what has these elements, an even number for

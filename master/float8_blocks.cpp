@@ -17,10 +17,12 @@
 
 namespace swamp {
 
+using master::Checker;
 using master::divided;
 using master::RowTable;
 using master::Workspace;
 using slave::BlockArgs;
+using slave::BlockOperand;
 using slave::BlockRule;
 
 namespace {
@@ -89,17 +91,12 @@ Call require_call(const Matrix& x, const BlockOptions& options, bool by_row) {
                     : " (along columns, and if square)"));
   }
   // A stripe of up to 128 rows is a unit of less than 4 GiB.
-  constexpr std::size_t kMostColumns = std::size_t{1} << 22;
-  if (!by_row && x.columns > kMostColumns) {
-    master::refuse("x.columns", std::to_string(x.columns),
-                   "at most " + std::to_string(kMostColumns) +
-                       " (along columns, and if square)");
+  if (!by_row) {
+    Checker("x").at_most("columns", x.columns, std::size_t{1} << 22,
+                         " (along columns, and if square)");
   }
-  if (scaling.scales == kFloat8E4M3FN && !(options.tensor_amax >= 0)) {
-    master::refuse(
-        "options.tensor_amax",
-        master::number_text(static_cast<double>(options.tensor_amax)),
-        "the largest magnitude of the tensor");
+  if (scaling.scales == kFloat8E4M3FN) {
+    Checker("options").tensor_amax(options.tensor_amax);
   }
   return {x, options, scaling, std::max<std::size_t>(1, block)};
 }
@@ -110,8 +107,8 @@ const FloatFormat& require_output(const Call& call, const char* output,
                                   const BlockCodes& out, std::size_t rows,
                                   std::size_t columns,
                                   const char* length = "x.columns") {
-  const std::string name = output;
-  const std::string codes = name + ".codes", scales = name + ".scales";
+  const std::string codes = std::string(output) + ".codes";
+  const Checker scales(std::string(output) + ".scales");
   const FloatFormat& format =
       master::require_code_format(codes + ".dtype", out.codes);
   const Scaling& scaling = call.scaling;
@@ -124,23 +121,18 @@ const FloatFormat& require_output(const Call& call, const char* output,
                    std::string("a format with a rule of ") + scaling.name,
                    SWAMP_UNSUPPORTED);
   }
-  if (columns % master::code_elements(format) != 0) {
-    master::refuse(length, std::to_string(columns), master::kEvenCount);
-  }
+  master::require_whole_codes(length, columns, format);
   master::require_codes(codes, out.codes, format, rows * columns, "x");
-  const std::uint32_t type = master::scalar_type_index(out.scales);
-  if (type != scaling.scales) {
-    master::refuse_dtype(scales + ".dtype", type, 1u << scaling.scales);
-  }
+  scales.dtype(out.scales.dtype, 1u << scaling.scales);
   const std::size_t count =
       call.scale_rows(rows) * divided(columns, call.block);
   if (out.scales.count != count) {
-    master::refuse(scales + ".count", std::to_string(out.scales.count),
+    master::refuse(std::string(output) + ".scales.count",
+                   std::to_string(out.scales.count),
                    std::to_string(count) + ", one for each block of " +
                        std::to_string(call.block));
   }
-  master::require_array((scales + ".data").c_str(), out.scales.data,
-                        call.scale_bytes(), count);
+  scales.data(out.scales.data, call.scale_bytes(), count);
   return format;
 }
 
@@ -205,7 +197,7 @@ struct Stripes {
 
   // places() returns the place of each operand, for stripes of part.rows rows
   // from part.row on.
-  std::array<Place, 6> places(const Part& part) const {
+  std::array<Place, BlockOperand::count> places(const Part& part) const {
     const std::size_t x_bytes = kScalarTypeBytes[call.x.dtype];
     const std::size_t elements = args.code.elements, block = call.block;
     // Convert, for the matrix or its transpose, a number of elements to bytes
@@ -228,35 +220,40 @@ struct Stripes {
     const auto x = [&](std::size_t count) { return count * x_bytes; };
     const auto bytes = [](std::size_t count) { return count; };
     const auto [row, height, column, width] = part;
-    std::array<Place, 6> all{};
-    all[0] = along(call.x.data, x, row, height, column, width, column_count);
+    using At = BlockOperand;
+    std::array<Place, At::count> all{};
+    all[At::x] =
+        along(call.x.data, x, row, height, column, width, column_count);
     if (rows != nullptr) {
-      all[1] = along(rows->codes.data, codes, row, height, column, width,
-                     column_count);
-      all[2] = along(rows->scales.data, scales, scale_row(row),
-                     scale_row(height), column, width, column_count);
+      all[At::codes] = along(rows->codes.data, codes, row, height, column,
+                             width, column_count);
+      all[At::scales] = along(rows->scales.data, scales, scale_row(row),
+                              scale_row(height), column, width, column_count);
     }
     if (args.code.rounding == slave::kStochastic) {
-      all[5] = along(call.options.random, bytes, row, height, column, width,
-                     column_count);
+      all[At::random] = along(call.options.random, bytes, row, height, column,
+                              width, column_count);
     }
     // The next stripe begins `stripe` lines later; along columns, the bytes of
     // `stripe` elements later.
     const std::size_t stripe = args.stripe_rows;
-    for (const int s : {0, 1, 5}) all[s].unit_step = stripe * all[s].line_step;
-    all[2].unit_step = scale_row(stripe) * all[2].line_step;
+    for (const int s : {At::x, At::codes, At::random}) {
+      all[s].unit_step = stripe * all[s].line_step;
+    }
+    all[At::scales].unit_step = scale_row(stripe) * all[At::scales].line_step;
     if (columns != nullptr) {
-      all[3] = along(columns->codes.data, codes, column, width, row, height,
-                     row_count);
-      all[4] = along(columns->scales.data, scales, scale_row(column),
-                     scale_row(width), row, height, row_count);
-      all[3].unit_step = codes(stripe);
-      all[4].unit_step = scales(stripe);
+      all[At::column_codes] = along(columns->codes.data, codes, column, width,
+                                    row, height, row_count);
+      all[At::column_scales] =
+          along(columns->scales.data, scales, scale_row(column),
+                scale_row(width), row, height, row_count);
+      all[At::column_codes].unit_step = codes(stripe);
+      all[At::column_scales].unit_step = scales(stripe);
     }
     return all;
   }
 
-  using Addresses = std::array<const std::byte*, 6>;
+  using Addresses = std::array<const std::byte*, BlockOperand::count>;
 
   // set_operation() makes the operation of such stripes, and returns the
   // addresses of the first one.
@@ -267,7 +264,7 @@ struct Stripes {
     part_args.columns = part.columns;
     part_args.first_index = part.row * args.index_step + part.column;
     operation = Operation(
-        master::row_kernel<KernelFamily::quantize_blocks, 6>(call.x.dtype),
+        master::row_kernel<KernelFamily::quantize_blocks>(call.x.dtype),
         &part_args);
     Addresses addresses{};
     int s = 0;
@@ -280,9 +277,9 @@ struct Stripes {
                             place.unit_step);
       }
     }
-    operation.traffic_bytes = static_cast<std::uint32_t>(
-        std::min<std::size_t>(std::size_t{operation.operands[0].unit_bytes} * 2,
-                              std::numeric_limits<std::uint32_t>::max()));
+    operation.traffic_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(
+        std::size_t{operation.operands[BlockOperand::x].unit_bytes} * 2,
+        std::numeric_limits<std::uint32_t>::max()));
     if (args.stripe_rows > 1) {
       operation.scratch_bytes =
           static_cast<std::uint32_t>(args.stripe_rows * slave::kBlockWidth);
@@ -441,12 +438,13 @@ void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
   const std::size_t code_bytes = args.columns / args.code.elements;
   const std::size_t scale_bytes =
       divided(args.columns, call.block) * call.scale_bytes();
+  using At = slave::DequantizeBlockOperand;
   Operation operation(
-      master::row_kernel<KernelFamily::dequantize_blocks, 4>(x.dtype), &args);
-  operation.set_unit_bytes(0, args.columns * kScalarTypeBytes[x.dtype]);
-  operation.set_unit_bytes(1, code_bytes);
-  operation.set_unit_bytes(2, scale_bytes);
-  operation.set_unit_bytes(3, sizeof values);
+      master::row_kernel<KernelFamily::dequantize_blocks>(x.dtype), &args);
+  operation.set_unit_bytes(At::x, args.columns * kScalarTypeBytes[x.dtype]);
+  operation.set_unit_bytes(At::codes, code_bytes);
+  operation.set_unit_bytes(At::scales, scale_bytes);
+  operation.set_unit_bytes(At::values, sizeof values);
   master::require_ldm("x", x, runtime::ldm_need(impl, operation, 0));
   // One segment, or, if rows share scales, one a row.
   const std::size_t segments = call.repeats() ? 1 : x.rows;
@@ -476,9 +474,8 @@ void hadamard_transform(const Matrix& x, const Matrix& out, Machine* machine) {
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return;
   const slave::HadamardArgs args;
-  const Operation operation(
-      master::row_kernel<KernelFamily::hadamard, 2>(x.dtype), &args,
-      slave::kHadamard);
+  const Operation operation(master::row_kernel<KernelFamily::hadamard>(x.dtype),
+                            &args, slave::kHadamard);
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operation, 1, false, master::row_grains(slave::kHadamard),
                  workspace.segments());

@@ -27,8 +27,8 @@ void foreach_cast_(TensorList out, TensorList in, float divisor,
                    Machine* machine) {
   const slave::CastArgs args{divisor};
   const OperandList lists[] = {{"in", in}, {"out", out}};
-  master::run_operations(
-      lists, master::operations_of<KernelFamily::cast, 2>(args), machine);
+  master::run_operations(lists, master::operations_of<KernelFamily::cast>(args),
+                         machine);
 }
 
 void foreach_accumulate_(TensorList sum, TensorList in, float divisor,
@@ -36,7 +36,7 @@ void foreach_accumulate_(TensorList sum, TensorList in, float divisor,
   const slave::AccumulateArgs args{divisor};
   const OperandList lists[] = {{"in", in}, {"sum", sum}};
   master::run_operations(
-      lists, master::operations_of<KernelFamily::accumulate, 2>(args), machine);
+      lists, master::operations_of<KernelFamily::accumulate>(args), machine);
 }
 
 void foreach_lerp_(TensorList out, TensorList in, double weight,
@@ -47,15 +47,15 @@ void foreach_lerp_(TensorList out, TensorList in, double weight,
   const slave::LerpArgs args{is_small ? factor : factor - 1,
                              is_small ? 0u : 1u};
   const OperandList lists[] = {{"in", in}, {"out", out}};
-  master::run_operations(
-      lists, master::operations_of<KernelFamily::lerp, 2>(args), machine);
+  master::run_operations(lists, master::operations_of<KernelFamily::lerp>(args),
+                         machine);
 }
 
 void foreach_zero_(TensorList tensors, Machine* machine) {
   const slave::NoArgs args{};
   const OperandList list{"tensors", tensors};
-  master::run_operations(
-      &list, master::operations_of<KernelFamily::zero, 1>(args), machine);
+  master::run_operations(&list, master::operations_of<KernelFamily::zero>(args),
+                         machine);
 }
 
 double foreach_norm(TensorList tensors, float inv_scale, float* found_inf,
@@ -72,7 +72,7 @@ std::uint64_t foreach_count_zeros(TensorList tensors, Machine* machine) {
   const slave::CountZerosArgs args{};
   const OperandList list{"tensors", tensors};
   return master::run_operations(
-             &list, master::operations_of<KernelFamily::count_zeros, 1>(args),
+             &list, master::operations_of<KernelFamily::count_zeros>(args),
              machine)
       .flagged_elements;
 }
@@ -116,14 +116,16 @@ slave::SgdArgs sgd_args(const SgdStep& step, float inv_scale) {
   return args;
 }
 
-// step_operations() returns the operations of a step with kMoments moments,
-// with or without a model's weight.
-template <KernelFamily kFamily, int kMoments, class Args>
+// step_operations() returns the operations of a step with or without a model's
+// weight.
+template <KernelFamily kFamily, class Args>
 OperationTable step_operations(const Args& args, bool with_model) {
-  return with_model ? master::operations_of<kFamily, 3 + kMoments>(args)
-                    : master::operations_of<kFamily, 2 + kMoments>(args);
+  constexpr int kAll = slave::info_of(kFamily).operand_count;
+  return with_model ? master::operations_of<kFamily>(args)
+                    : master::operations_of<kFamily, kAll - 1>(args);
 }
 
+using BlockAt = slave::AdamBlockOperand;
 constexpr char kLargestName[] = "max_exp_avg_sqs";
 
 void require_empty(TensorList list, const char* name, const char* reason) {
@@ -145,10 +147,10 @@ void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
   sgd_args_ = sgd_args(step, inv_scale);
   sign_ = step.maximize ? -1.0f : 1.0f;
   const bool with_model = lists.model_params.count() != 0;
-  operations_ = with_momentum ? step_operations<KernelFamily::sgd_momentum, 1>(
-                                    sgd_args_, with_model)
-                              : step_operations<KernelFamily::sgd, 0>(
-                                    sgd_args_, with_model);
+  operations_ =
+      with_momentum
+          ? step_operations<KernelFamily::sgd_momentum>(sgd_args_, with_model)
+          : step_operations<KernelFamily::sgd>(sgd_args_, with_model);
   OperandList operand_lists[4] = {{"gradients", lists.gradients},
                                   {lists.params_name, lists.params}};
   int count = 2;
@@ -162,45 +164,17 @@ void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
   if (!is_step(step.step)) {
     master::refuse("step", std::to_string(step.step), kStepRange);
   }
-  const TensorList largest = lists.states[2];
-  if (!step.amsgrad) {
-    require_empty(largest, kLargestName, "because amsgrad is false");
-  }
-  block_args_count_ = 0;
-  adam_args_ = adam_args(step, inv_scale);
-  sign_ = step.maximize ? -1.0f : 1.0f;
-  if (step.stochastic || step.compensations.count() != 0 ||
-      step.block_moments != nullptr) {
-    prepare_compact(lists, step, machine);
-    return;
-  }
-  const bool with_model = lists.model_params.count() != 0;
-  operations_ = step.amsgrad ? step_operations<KernelFamily::adam_amsgrad, 3>(
-                                   adam_args_, with_model)
-                             : step_operations<KernelFamily::adam, 2>(
-                                   adam_args_, with_model);
-  OperandList operand_lists[6] = {{"gradients", lists.gradients},
-                                  {lists.params_name, lists.params},
-                                  {"exp_avgs", lists.states[0]},
-                                  {"exp_avg_sqs", lists.states[1]}};
-  int count = 4;
-  if (step.amsgrad) operand_lists[count++] = {kLargestName, largest};
-  if (with_model) operand_lists[count++] = {"model_params", lists.model_params};
-  make_segments(operand_lists, machine);
-}
-
-void PreparedStep::prepare_compact(const OptimizerLists& lists,
-                                   const AdamStep& step, Machine* machine) {
-  constexpr char kCompensationsName[] = "compensations";
   const bool with_blocks = step.block_moments != nullptr;
   const bool with_model = lists.model_params.count() != 0;
   const bool with_compensation = step.compensations.count() != 0;
-  if (step.amsgrad) {
+  if (!step.amsgrad) {
+    require_empty(lists.states[2], kLargestName, "because amsgrad is false");
+  } else if (step.stochastic || with_compensation || with_blocks) {
     master::refuse("amsgrad", "true",
                    "false with stochastic rounding, compensations or 8-bit "
                    "moments");
   }
-  if (with_compensation && with_model) {
+  if (with_compensation) {
     require_empty(lists.model_params, "model_params",
                   "because params have compensations");
   }
@@ -209,26 +183,36 @@ void PreparedStep::prepare_compact(const OptimizerLists& lists,
     require_empty(lists.states[1], "exp_avg_sqs",
                   "because the moments are 8-bit");
   }
+  block_args_count_ = 0;
+  adam_args_ = adam_args(step, inv_scale);
+  sign_ = step.maximize ? -1.0f : 1.0f;
   // The operands; those without a name are set below.
   OperandList operands[kMaxOperands] = {{"gradients", lists.gradients},
                                         {lists.params_name, lists.params}};
-  OperandList* more = operands + (with_blocks ? 5 : 4);
+  using At = slave::AdamOperand<false>;
+  int count = BlockAt::more;
   if (!with_blocks) {
-    operands[2] = {"exp_avgs", lists.states[0]};
-    operands[3] = {"exp_avg_sqs", lists.states[1]};
+    count = At::more;
+    operands[At::m] = {"exp_avgs", lists.states[0]};
+    operands[At::v] = {"exp_avg_sqs", lists.states[1]};
   }
-  if (with_model) *more = {"model_params", lists.model_params};
-  if (with_compensation) *more = {kCompensationsName, step.compensations};
+  if (step.amsgrad) operands[count++] = {kLargestName, lists.states[2]};
+  if (with_model) operands[count] = {"model_params", lists.model_params};
+  if (with_compensation) {
+    operands[count] = {"compensations", step.compensations};
+  }
   using Family = KernelFamily;
   if (!with_blocks) {
     operations_ =
         with_compensation
-            ? master::operations_of<Family::adam_kahan, 6>(adam_args_)
-        : with_model
-            ? master::operations_of<Family::adam_stochastic, 6>(adam_args_)
-            : master::operations_of<Family::adam_stochastic, 5>(adam_args_);
+            ? master::operations_of<Family::adam_kahan>(adam_args_)
+        : step.stochastic
+            ? step_operations<Family::adam_stochastic>(adam_args_, with_model)
+        : step.amsgrad
+            ? step_operations<Family::adam_amsgrad>(adam_args_, with_model)
+            : step_operations<Family::adam>(adam_args_, with_model);
     make_segments(operands, machine);
-    set_keys(step);
+    if (with_compensation || step.stochastic) set_keys(step);
     return;
   }
   const bool with_key = !with_compensation && !with_model &&
@@ -237,14 +221,14 @@ void PreparedStep::prepare_compact(const OptimizerLists& lists,
                         scalar_type_index(lists.params.data()[0]) != kFloat32;
   const slave::AdamBlockArgs args{};  // its size only; see make_blocks()
   operations_ =
-      with_compensation
-          ? master::operations_of<Family::adam_8bit_kahan, 6>(args)
-      : with_key ? master::operations_of<Family::adam_8bit_stochastic, 6>(args)
-      : with_model ? master::operations_of<Family::adam_8bit, 6>(args)
-                   : master::operations_of<Family::adam_8bit, 5>(args);
+      with_compensation ? master::operations_of<Family::adam_8bit_kahan>(args)
+      : with_key ? master::operations_of<Family::adam_8bit_stochastic>(args)
+                 : step_operations<Family::adam_8bit>(args, with_model);
+  // Before machine_ is set: the destructor needs the workspace.
+  Workspace& workspace = Workspace::of_this_thread();
   machine_ = &master::impl_of(machine);
-  list_ = master::make_segments(operands, operations_, false,
-                                Workspace::of_this_thread().segments());
+  list_ = master::make_segments(*machine_, operands, operations_, false,
+                                workspace.segments());
   if (with_key && !step.stochastic) {
     master::refuse("stochastic", "false",
                    "true, because params of 16 bits with 8-bit moments have "
@@ -374,18 +358,18 @@ void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
       auto* segment = new (at) Segment{&operation, units};
       std::byte** data = segment->data();
       const BlockMoments& moments = step.block_moments[i];
-      for (const int s : {0, 1, 5}) {
-        if (s >= operand_count || (s == 5 && with_key)) continue;
+      for (const int s : {BlockAt::gradient, BlockAt::weight, BlockAt::more}) {
+        if (s >= operand_count || (s == BlockAt::more && with_key)) continue;
         const std::size_t bytes =
             slave::kKernels[operation.kernel].operands[s].bytes;
         data[s] = tensor.data()[s] + first * bytes;
       }
-      data[2] = address(moments.exp_avg + first);
-      data[3] = address(moments.exp_avg_sq + first);
-      data[4] = address(moments.absmax + first / kBlock * 2);
+      data[BlockAt::m] = address(moments.exp_avg + first);
+      data[BlockAt::v] = address(moments.exp_avg_sq + first);
+      data[BlockAt::absmax] = address(moments.absmax + first / kBlock * 2);
       if (with_key) {
         *key = rounding_key(step, i, first);
-        data[5] = address(key++);
+        data[BlockAt::more] = address(key++);
       }
       list_.traffic_bytes += units * operation.traffic_bytes;
       at += stride;
@@ -396,10 +380,10 @@ void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
 }
 
 void PreparedStep::make_segments(const OperandList* lists, Machine* machine) {
+  Workspace& workspace = Workspace::of_this_thread();
   machine_ = &master::impl_of(machine);
-  list_ = master::make_segments(
-      lists, operations_, false,
-      master::Workspace::of_this_thread().prepared_segments());
+  list_ = master::make_segments(*machine_, lists, operations_, false,
+                                workspace.prepared_segments());
 }
 
 PreparedStep::~PreparedStep() {

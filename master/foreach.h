@@ -51,9 +51,6 @@ class PreparedStep {
 
  private:
   void make_segments(const OperandList* lists, Machine* machine);
-  // Of a step that has moments of 8 bits or rounds stochastically.
-  void prepare_compact(const OptimizerLists& lists, const AdamStep& step,
-                       Machine* machine);
   void set_keys(const AdamStep& step);
   void make_blocks(const AdamStep& step, bool with_key);
 

@@ -68,7 +68,7 @@ SlaveResult Workspace::run_by_grain(Machine::Impl& machine,
   make_ranges(machine, list);
   std::byte* const base = segments_.data();
   const Grains grains =
-      number_grains(SegmentCounts(list.table, list.grains),
+      number_grains(SegmentCounts(list.table, list.grains, list.chunks),
                     [&](std::size_t i, std::size_t first) {
                       reinterpret_cast<Segment*>(base + i * list.table.stride)
                           ->first_grain() = first;
@@ -78,17 +78,21 @@ SlaveResult Workspace::run_by_grain(Machine::Impl& machine,
   return launch(machine, list);
 }
 
-// make_ranges() fills ranges_ and sets slaves_, to 0 if there is nothing to do.
+// make_ranges() fills ranges_ and sets slaves_, to 0 if there is nothing to do,
+// and workers_.
 void Workspace::make_ranges(const Machine::Impl& machine,
                             const SegmentList& list) {
   slaves_ = 0;
   if (list.traffic_bytes == 0) return;
-  const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
-  const int slaves = alone ? 1 : machine.slaves();
+  // A segment costs the time of this many bytes, in addition to its own.
+  constexpr std::uint64_t kSegmentBytes = 64;
+  const runtime::Division division = runtime::divide(
+      machine, list.traffic_bytes + kSegmentBytes * list.table.count);
   runtime::SlaveRange* ranges =
-      ranges_.reserve(static_cast<std::size_t>(slaves));
-  slaves_ = partition(SegmentCounts(list.table, list.grains),
-                      list.traffic_bytes, slaves, ranges);
+      ranges_.reserve(static_cast<std::size_t>(division.slaves));
+  slaves_ = partition(SegmentCounts(list.table, list.grains, list.chunks),
+                      list.traffic_bytes, division.slaves, ranges);
+  workers_ = division.workers;
 }
 
 SlaveResult Workspace::launch(Machine::Impl& machine, const SegmentList& list) {
@@ -99,6 +103,9 @@ SlaveResult Workspace::launch(Machine::Impl& machine, const SegmentList& list) {
       list.memory_bytes != 0 ? list.memory_bytes : list.traffic_bytes;
   launch.ranges = ranges_.data();
   launch.slaves = slaves_;
+  if (workers_ != 0) {
+    launch.claims = claims_.reserve(static_cast<std::size_t>(workers_));
+  }
   launch.results = results_.reserve(static_cast<std::size_t>(slaves_));
   launch.partials = last_partials_;
   runtime::run(machine, launch, arenas_);
@@ -128,7 +135,8 @@ SlaveResult run_operations(const OperandList* lists,
   Machine::Impl& impl = impl_of(machine);
   Workspace& workspace = Workspace::of_this_thread();
   const SlaveResult result = workspace.run(
-      impl, make_segments(lists, operations, false, workspace.segments()));
+      impl,
+      make_segments(impl, lists, operations, false, workspace.segments()));
   workspace.trim();
   return result;
 }

@@ -69,21 +69,13 @@ class Workspace {
                                     const SegmentList& list,
                                     std::size_t partial_bytes);
 
-  // for_each_grain() visits the partial results of the last run_by_grain(), in
-  // list order.
-  template <class Partial, class Visit>
-  void for_each_grain(Visit visit) const {
-    for (std::size_t i = 0; i < last_partials_.slots; ++i) {
-      visit(*reinterpret_cast<const Partial*>(last_partials_.base +
-                                              i * last_partials_.bytes));
-    }
-  }
-
-  // partials() returns the partial results of the last run_by_grain().
+  // partials() returns the partial results of the last run_by_grain(), in list
+  // order; partial_count() is their number.
   template <class Partial>
   Partial* partials() const noexcept {
     return reinterpret_cast<Partial*>(last_partials_.base);
   }
+  std::size_t partial_count() const noexcept { return last_partials_.slots; }
 
  private:
   void make_ranges(const Machine::Impl& machine, const SegmentList& list);
@@ -94,11 +86,13 @@ class Workspace {
   Buffer<std::byte> prepared_values_;
   Buffer<runtime::SlaveRange> ranges_;
   Buffer<runtime::SlaveResult> results_;
+  Buffer<runtime::Claim> claims_;
   Buffer<std::byte> partials_;
   Buffer<std::byte> row_values_;
   runtime::LdmArenas arenas_;
   runtime::Partials last_partials_;
-  int slaves_ = 0;  // that have a range
+  int slaves_ = 0;   // that have a range
+  int workers_ = 0;  // that claim slaves; 0: none
 };
 
 // reduce() combines the results of slaves whose ranges are consecutive. A
@@ -130,15 +124,23 @@ template <class Visit>
 runtime::SlaveResult run_norm(TensorList tensors, float inv_scale, Visit visit,
                               Machine* machine) {
   const slave::NormArgs args{inv_scale};
-  const OperationTable operations = operations_of<KernelFamily::norm, 1>(args);
+  const OperationTable operations = operations_of<KernelFamily::norm>(args);
   const OperandList list{"tensors", tensors};
   Workspace& workspace = Workspace::of_this_thread();
+  Machine::Impl& impl = impl_of(machine);
   const runtime::SlaveResult result = workspace.run_by_grain(
-      impl_of(machine),
-      make_segments(&list, operations, true, workspace.segments()),
+      impl, make_segments(impl, &list, operations, true, workspace.segments()),
       sizeof(slave::NormPartial));
-  workspace.for_each_grain<slave::NormPartial>(
-      [&](const slave::NormPartial& partial) { visit(partial.total()); });
+  const std::size_t grains = workspace.partial_count();
+  const auto* const partials = workspace.partials<slave::NormPartial>();
+  auto* const totals = workspace.row_values<double>(grains);
+  runtime::run_parts(impl, grains, 2 * sizeof *partials,
+                     [&](std::size_t begin, std::size_t end) {
+                       for (std::size_t i = begin; i < end; ++i) {
+                         totals[i] = partials[i].total();
+                       }
+                     });
+  for (std::size_t i = 0; i < grains; ++i) visit(totals[i]);
   workspace.trim();
   return result;
 }

@@ -42,13 +42,11 @@ void require_choices(const ExpertChoices& choices) {
     master::refuse("choices.experts", std::to_string(choices.experts),
                    "1 to " + std::to_string(kMost));
   }
-  if (choices.count > kMost / width(choices)) {
-    master::refuse("choices.count", std::to_string(choices.count),
-                   "at most " + std::to_string(kMost / width(choices)));
-  }
   const std::size_t alignment =
       choices.kind == ExpertChoices::kMap ? 1 : unit_bytes(choices);
-  master::require_array("choices.data", choices.data, alignment, choices.count);
+  master::Checker("choices")
+      .at_most("count", choices.count, kMost / width(choices))
+      .data(choices.data, alignment, choices.count);
 }
 
 // moe_grains() is the grain rule of choices. There are few grains, because each

@@ -1,9 +1,9 @@
-// Mixtures of experts: the operators on the rows of tokens, and the losses.
-// Permuting, unpermuting and their gradients are all sums of a few rows for
-// each output row, so that one kernel and sum_rows() serve them.
+// Mixtures of experts: the operators on the rows of tokens, and the auxiliary
+// loss. Permuting, unpermuting and their gradients are all sums of a few rows
+// for each output row, so that one kernel and sum_rows() serve them.
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +18,7 @@ using master::row_of;
 using master::RowTable;
 using master::Workspace;
 using slave::MoeFactors;
+using slave::MoeSumOperand;
 
 namespace {
 
@@ -27,23 +28,32 @@ class SumOperations {
   // A sum is final if y is written, otherwise it is a float32 sum.
   SumOperations(ScalarType type, bool with_factors) {
     static constexpr slave::KernelGroup kGroup =
-        slave::kernel_group(KernelFamily::moe_sum, 6);
+        slave::kernel_group(KernelFamily::moe_sum, MoeSumOperand::count);
     for (int i = 0; i < kCount; ++i) {
       const bool final = i & kFinal;
       const std::uint32_t fits =
-          kGroup.fits[0][type] & kGroup.fits[5][final ? type : kFloat32];
+          kGroup.fits[MoeSumOperand::x0][type] &
+          kGroup.fits[MoeSumOperand::y][final ? type : kFloat32];
       all_[i] =
           Operation(slave::kKernels[kGroup.ids[__builtin_ctz(fits)]], &args_);
       for (int s = i % kFinal; s < slave::kMoeSources; ++s) {
-        all_[i].remove_operand(s);
+        all_[i].remove_operand(MoeSumOperand::x0 + s);
       }
-      if ((i & kBefore) == 0) all_[i].remove_operand(3);
-      if (!with_factors) all_[i].remove_operand(4);
+      if ((i & kBefore) == 0) all_[i].remove_operand(MoeSumOperand::sum);
+      if (!with_factors) all_[i].remove_operand(MoeSumOperand::factors);
     }
   }
 
   static std::size_t index(std::size_t sources, bool final, bool with_sum) {
     return sources | (final ? kFinal : 0u) | (with_sum ? kBefore : 0u);
+  }
+  // are_final() returns whether all sums of these operations, bit i for
+  // index i, are final.
+  static bool are_final(std::uint32_t used) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if ((used >> i & 1u) != 0 && (i & kFinal) == 0) return false;
+    }
+    return true;
   }
   const Operation* all() const noexcept { return all_; }
   static constexpr int kCount = 16;
@@ -68,84 +78,134 @@ void sum_rows(Machine::Impl& machine, const Matrix& x, const Sources& sources,
     master::require_ldm("tokens", y,
                         runtime::ldm_need(machine, operations.all()[i], 0));
   }
-  std::size_t most = 0;
-  std::size_t long_rows = 0;
-  for (std::size_t i = 0; i < y.rows; ++i) {
-    most = std::max(most, sources.count(i));
-    long_rows += sources.count(i) > kStep ? 1 : 0;
-  }
-  std::vector<float> sums(y.dtype == kFloat32 ? 0 : long_rows * columns);
-  std::vector<MoeFactors> factors(probs != nullptr ? y.rows : 0);
+  std::unique_ptr<float[]> sums;
+  const std::unique_ptr<MoeFactors[]> factors(
+      probs != nullptr ? new MoeFactors[y.rows] : nullptr);
   Workspace& workspace = Workspace::of_this_thread();
-  for (std::size_t done = 0; done == 0 || done < most; done += kStep) {
+  bool is_final = false;
+  for (std::size_t done = 0; !is_final; done += kStep) {
     RowTable table(operations.all(), SumOperations::kCount, y.rows, false, {},
                    workspace.segments());
-    std::size_t long_row = 0;
-    for (std::size_t i = 0; i < y.rows; ++i) {
-      const std::size_t count = sources.count(i);
-      const void* target = row_of(y, i);
-      const void* sum = target;
-      if (count > kStep && y.dtype != kFloat32) {
-        sum = &sums[long_row++ * columns];
-      }
-      if (done != 0 && count <= done) continue;
-      const bool final = count <= done + kStep;
-      const std::size_t take = std::min(kStep, count - done);
-      const void* from[kStep] = {};
-      for (std::size_t k = 0; k < take; ++k) {
-        from[k] = row_of(x, sources.row(i, done + k));
-        if (probs != nullptr) {
-          factors[i].factor[k] = probs[sources.prob(i, done + k)];
+    const auto fill = [&] {
+      table.fill(machine, y.rows, [&](std::size_t i, const auto& set) {
+        const std::size_t count = sources.count(i);
+        const std::size_t take = std::min(kStep, count - std::min(count, done));
+        const bool final = count <= done + kStep;
+        const void* const target = row_of(y, i);
+        const void* const sum =
+            sums ? &sums[sources.long_row(i) * columns] : target;
+        const void* from[kStep] = {};
+        for (std::size_t k = 0; k < take; ++k) {
+          from[k] = row_of(x, sources.row(i, done + k));
+          if (probs != nullptr) {
+            factors[i].factor[k] = probs[sources.prob(i, done + k)];
+          }
         }
-      }
-      table.add(
-          columns,
-          {from[0], from[1], from[2], done != 0 ? sum : nullptr,
-           probs != nullptr ? &factors[i] : nullptr, final ? target : sum},
-          SumOperations::index(take, final, done != 0));
+        set(done == 0 || take != 0 ? columns : 0,
+            {from[0], from[1], from[2], done != 0 ? sum : nullptr,
+             probs != nullptr ? &factors[i] : nullptr, final ? target : sum},
+            SumOperations::index(take, final, done != 0));
+      });
+      is_final = SumOperations::are_final(table.list().table.operations_used);
+    };
+    fill();
+    if (!is_final && !sums && y.dtype != kFloat32) {
+      sums.reset(new float[sources.long_rows() * columns]);
+      fill();
     }
     workspace.run(machine, table.list());
   }
 }
 
-// One is at most one source for each row: token_of[i].
-struct One {
+// TokenOf is the token of each row, or -1: of at most one source for each row.
+struct TokenOf {
   const std::int64_t* token_of;
+  std::size_t tokens;
 
-  std::size_t count(std::size_t i) const { return token_of[i] >= 0 ? 1 : 0; }
+  // at() throws Error unless the entry is a token or -1.
+  std::int64_t at(std::size_t r) const {
+    const std::int64_t token = token_of[r];
+    if (token >= -1 && token < static_cast<std::int64_t>(tokens)) return token;
+    master::refuse(
+        "token_of[" + std::to_string(r) + "]", std::to_string(token),
+        "a token from 0 to " + std::to_string(tokens) + " - 1, or -1");
+  }
+  std::size_t count(std::size_t i) const { return at(i) >= 0 ? 1 : 0; }
   std::size_t row(std::size_t i, std::size_t) const {
     return static_cast<std::size_t>(token_of[i]);
   }
   std::size_t prob(std::size_t i, std::size_t) const { return i; }
+  static std::size_t long_rows() { return 0; }
+  static std::size_t long_row(std::size_t) { return 0; }
 };
 
-// Several is the inverse: all rows of a token, in their order.
-struct Several {
-  std::vector<std::size_t> begin, rows;
-
-  Several(const std::int64_t* token_of, std::size_t row_count,
-          std::size_t tokens)
-      : begin(tokens + 2) {
-    for (std::size_t r = 0; r < row_count; ++r) {
-      if (token_of[r] >= 0) ++begin[static_cast<std::size_t>(token_of[r]) + 2];
-    }
-    for (std::size_t t = 2; t < begin.size(); ++t) begin[t] += begin[t - 1];
-    rows.resize(begin.back());
-    for (std::size_t r = 0; r < row_count; ++r) {
-      if (token_of[r] < 0) continue;
-      rows[begin[static_cast<std::size_t>(token_of[r]) + 1]++] = r;
-    }
+// RowsOf is the inverse: all rows of a token, in their order.
+class RowsOf {
+ public:
+  RowsOf(Machine::Impl& machine, const TokenOf& token_of, std::size_t rows)
+      : begin_(new std::size_t[token_of.tokens + 1]),
+        rows_(new std::size_t[rows]),
+        row_count_(rows) {
+    begin_[0] = 0;
+    // Each part of the tokens finds its rows among all.
+    const auto find = [&](std::size_t first, std::size_t end) {
+      const std::size_t tokens = end - first;
+      // The number of a token's rows, then where the next one goes, which is
+      // where those of the next token begin in the end.
+      std::size_t* const next = &begin_[first + 1];
+      std::fill(next, next + tokens, std::size_t{0});
+      std::size_t before = 0;
+      for (std::size_t r = 0; r < rows; ++r) {
+        const auto token = static_cast<std::size_t>(token_of.at(r));
+        before += token < first ? 1 : 0;
+        if (token - first < tokens) ++next[token - first];
+      }
+      for (std::size_t t = 0; t < tokens; ++t) {
+        const std::size_t count = next[t];
+        next[t] = before;
+        before += count;
+      }
+      for (std::size_t r = 0; r < rows; ++r) {
+        const std::size_t token = token_of.row(r, 0) - first;
+        if (token < tokens) rows_[next[token]++] = r;
+      }
+    };
+    constexpr std::uint64_t kTraffic = 64;  // of a token, and of a row
+    runtime::run_parts(machine, token_of.tokens,
+                       kTraffic + kTraffic * rows / token_of.tokens, find);
   }
-  std::size_t count(std::size_t i) const { return begin[i + 1] - begin[i]; }
+
+  std::size_t count(std::size_t i) const { return begin_[i + 1] - begin_[i]; }
   std::size_t row(std::size_t i, std::size_t k) const {
-    return rows[begin[i] + k];
+    return rows_[begin_[i] + k];
   }
   std::size_t prob(std::size_t i, std::size_t k) const { return row(i, k); }
+  // A token of more than kMoeSources rows has a number of its own.
+  std::size_t long_row(std::size_t i) const {
+    return begin_[i] / (slave::kMoeSources + 1);
+  }
+  std::size_t long_rows() const {
+    return row_count_ / (slave::kMoeSources + 1);
+  }
+
+ private:
+  std::unique_ptr<std::size_t[]> begin_, rows_;
+  std::size_t row_count_;
 };
 
-// require_permutation() validates what the permutations have in common.
-void require_permutation(const Matrix& tokens, const std::int64_t* token_of,
-                         const float* probs, const Matrix& permuted) {
+// FirstRow is the same source for all rows.
+struct FirstRow {
+  static std::size_t count(std::size_t) { return 1; }
+  static std::size_t row(std::size_t, std::size_t) { return 0; }
+  static std::size_t prob(std::size_t, std::size_t) { return 0; }
+  static std::size_t long_row(std::size_t) { return 0; }
+  static std::size_t long_rows() { return 0; }
+};
+
+// require_permutation() validates what the permutations have in common, but for
+// the tokens of rows that a launch reads: TokenOf::at() does that.
+TokenOf require_permutation(const Matrix& tokens, const std::int64_t* token_of,
+                            const float* probs, const Matrix& permuted) {
   master::require_matrix("tokens", tokens);
   Matrix expected = tokens;
   expected.rows = permuted.rows;
@@ -154,14 +214,11 @@ void require_permutation(const Matrix& tokens, const std::int64_t* token_of,
   if (probs != nullptr) {
     master::require_array("probs", probs, sizeof *probs, permuted.rows);
   }
-  for (std::size_t r = 0; r < permuted.rows; ++r) {
-    if (token_of[r] < -1 ||
-        token_of[r] >= static_cast<std::int64_t>(tokens.rows)) {
-      master::refuse(
-          "token_of[" + std::to_string(r) + "]", std::to_string(token_of[r]),
-          "a token from 0 to " + std::to_string(tokens.rows) + " - 1, or -1");
-    }
+  const TokenOf of{token_of, tokens.rows};
+  if (tokens.rows == 0 || tokens.columns == 0) {
+    for (std::size_t r = 0; r < permuted.rows; ++r) of.at(r);
   }
+  return of;
 }
 
 // aux_factor() is what the loss multiplies the sums and counts by.
@@ -179,59 +236,51 @@ double aux_factor(const Matrix& probs, const AuxLossOptions& options) {
 
 void moe_permute(const Matrix& tokens, const std::int64_t* token_of,
                  const float* probs, const Matrix& permuted, Machine* machine) {
-  require_permutation(tokens, token_of, probs, permuted);
+  const TokenOf of = require_permutation(tokens, token_of, probs, permuted);
   Machine::Impl& impl = master::impl_of(machine);
   if (permuted.rows == 0 || permuted.columns == 0) return;
-  sum_rows(impl, tokens, One{token_of}, probs, permuted);
+  sum_rows(impl, tokens, of, probs, permuted);
 }
 
 void moe_unpermute(const Matrix& permuted, const std::int64_t* token_of,
                    const float* probs, const Matrix& tokens, Machine* machine) {
-  require_permutation(tokens, token_of, probs, permuted);
+  const TokenOf of = require_permutation(tokens, token_of, probs, permuted);
   Machine::Impl& impl = master::impl_of(machine);
   if (tokens.rows == 0 || tokens.columns == 0) return;
-  sum_rows(impl, permuted, Several(token_of, permuted.rows, tokens.rows), probs,
-           tokens);
+  sum_rows(impl, permuted, RowsOf(impl, of, permuted.rows), probs, tokens);
 }
 
 void moe_dot(const Matrix& tokens, const std::int64_t* token_of,
              const Matrix& permuted, float* products, Machine* machine) {
-  require_permutation(tokens, token_of, nullptr, permuted);
+  const TokenOf of = require_permutation(tokens, token_of, nullptr, permuted);
   master::require_array("products", products, sizeof *products, permuted.rows);
   Machine::Impl& impl = master::impl_of(machine);
-  // The sum of a softmax's backward is the same sum of products.
-  const slave::SoftmaxBackwardArgs args{};
-  Operation sum(
-      master::row_kernel<KernelFamily::softmax_backward, 5>(tokens.dtype),
-      &args, Pass::sum);
-  sum.tile_step = slave::kChains;
-  sum.remove_operand(3);
-  sum.remove_operand(4);
-  master::require_ldm("tokens", tokens,
-                      runtime::ldm_need(impl, sum, sizeof(slave::ChainSums)));
   if (permuted.rows == 0) return;
-  std::fill(products, products + permuted.rows, 0.0f);
-  const std::size_t columns = tokens.columns;
-  if (columns == 0) return;
+  if (tokens.columns == 0) {
+    std::fill(products, products + permuted.rows, 0.0f);
+    return;
+  }
+  // D of a softmax's backward is the same sum of products.
+  slave::SoftmaxBackwardArgs args{};
+  args.columns = tokens.columns;
+  Operation operation(
+      master::row_kernel<KernelFamily::softmax_backward>(tokens.dtype), &args,
+      tokens.columns);
+  operation.remove_operand(slave::SoftmaxBackwardOperand::dx);
+  master::require_ldm("tokens", tokens, runtime::ldm_need(impl, operation, 0));
   Workspace& workspace = Workspace::of_this_thread();
-  RowTable rows(sum, permuted.rows, true, master::chunk_grains(columns),
-                workspace.segments());
-  for (std::size_t r = 0; r < permuted.rows; ++r) {
-    if (token_of[r] < 0) continue;
-    rows.add(columns, {row_of(tokens, static_cast<std::size_t>(token_of[r])),
-                       row_of(permuted, r), nullptr, nullptr, nullptr});
-  }
-  workspace.run_by_grain(impl, rows.list(), sizeof(slave::ChainSums));
-  const std::size_t chunks = master::chunks_of(columns);
-  const auto* sums = workspace.partials<slave::ChainSums>();
-  for (std::size_t r = 0; r < permuted.rows; ++r) {
-    if (token_of[r] < 0) continue;
-    double dot = 0;
-    for (std::size_t c = 0; c < chunks; ++c) {
-      dot += static_cast<double>((sums++)->total());
+  RowTable rows(operation, permuted.rows, false,
+                master::row_grains(tokens.columns), workspace.segments());
+  const std::vector<float> zeros(tokens.columns);  // of any dtype, for no token
+  rows.fill(impl, permuted.rows, [&](std::size_t r, const auto& set) {
+    const void *x = zeros.data(), *y = zeros.data();
+    if (of.count(r) != 0) {
+      x = row_of(tokens, of.row(r, 0));
+      y = row_of(permuted, r);
     }
-    products[r] = static_cast<float>(dot);
-  }
+    set(1, {x, y, nullptr, products + r});
+  });
+  workspace.run(impl, rows.list());
 }
 
 double moe_aux_loss(const Matrix& probs, const std::int64_t* counts,
@@ -276,54 +325,9 @@ void moe_aux_loss_backward(double gradient, const std::int64_t* counts,
       std::memcpy(narrow, &bits, sizeof bits);
     }
   }
-  const std::vector<std::int64_t> same(dprobs.rows, 0);
-  moe_permute({row.data(), 1, dprobs.columns, dprobs.dtype}, same.data(),
-              nullptr, dprobs, machine);
-}
-
-double moe_z_loss(const Matrix& logits, double coefficient, float* lse,
-                  float* lse_low, Machine* machine) {
-  master::require_matrix("logits", logits);
-  master::require_array("lse", lse, sizeof *lse, logits.rows);
-  if (logits.columns == 0) {
-    std::fill(lse, lse + logits.rows, -std::numeric_limits<float>::infinity());
-    if (lse_low != nullptr) std::fill(lse_low, lse_low + logits.rows, 0.0f);
-  } else if (logits.rows != 0) {
-    // Cross entropy computes lse also of rows that it ignores.
-    const CrossEntropyOptions options;
-    const std::vector<std::int64_t> targets(logits.rows, options.ignore_index);
-    std::vector<float> losses(logits.rows);
-    cross_entropy(logits, targets.data(), losses.data(), lse, lse_low, options,
-                  machine);
-  }
-  double sum = 0;
-  for (std::size_t i = 0; i < logits.rows; ++i) {
-    double one = static_cast<double>(lse[i]);
-    if (lse_low != nullptr) one += static_cast<double>(lse_low[i]);
-    sum += one * one;
-  }
-  return coefficient * (sum / static_cast<double>(logits.rows));
-}
-
-void moe_z_loss_backward(double gradient, const Matrix& logits,
-                         double coefficient, const float* lse,
-                         const float* lse_low, const Matrix& dx,
-                         Machine* machine) {
-  master::require_matrix("logits", logits);
-  master::require_array("lse", lse, sizeof *lse, logits.rows);
-  master::require_like("dx", dx, "logits", logits);
-  if (logits.rows == 0 || logits.columns == 0) return;
-  // The z-loss of cross entropy whose classes all have the weight 0.
-  const std::vector<float> zeros(logits.columns);
-  CrossEntropyOptions options;
-  options.z_loss = 1;
-  options.class_weights = zeros.data();
-  const std::vector<std::int64_t> targets(logits.rows, 0);
-  const std::vector<float> gradients(
-      logits.rows, static_cast<float>(gradient * coefficient /
-                                      static_cast<double>(logits.rows)));
-  cross_entropy_backward(logits, targets.data(), lse, lse_low, gradients.data(),
-                         dx, options, machine);
+  sum_rows(master::impl_of(machine),
+           {row.data(), 1, dprobs.columns, dprobs.dtype}, FirstRow(), nullptr,
+           dprobs);
 }
 
 }  // namespace swamp

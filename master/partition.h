@@ -3,7 +3,8 @@
 //
 // A List has size(); count(i), the number of units of tensor i (elements, or
 // rows); unit_traffic(i), the bytes that are read and written for one of them;
-// and grain_rule().
+// grain_rule(); and chunks(), those of a list that fill_segments() made, or
+// null.
 #ifndef SWAMP_MASTER_PARTITION_H_
 #define SWAMP_MASTER_PARTITION_H_
 
@@ -29,14 +30,25 @@ inline constexpr std::size_t kMaxGrains = 16384;
 struct GrainRule {
   std::size_t block_units = kBlockElements;
   std::size_t max_grains = kMaxGrains;
+  bool joins_small = true;  // tensors of less than a block share a grain
+};
+
+// SegmentChunk is what consecutive segments have together: kSegments of a list,
+// or its last ones.
+struct SegmentChunk {
+  static constexpr std::size_t kSegments = 16;
+
+  std::uint64_t traffic_bytes = 0;
+  std::size_t units = 0;
+  std::uint32_t operations_used = 0;  // as SegmentTable's
 };
 
 // SegmentCounts is the List of a segment table.
 class SegmentCounts {
  public:
-  SegmentCounts(const runtime::SegmentTable& table,
-                const GrainRule& rule) noexcept
-      : table_(table), rule_(rule) {}
+  SegmentCounts(const runtime::SegmentTable& table, const GrainRule& rule,
+                const SegmentChunk* chunks) noexcept
+      : table_(table), rule_(rule), chunks_(chunks) {}
   std::size_t size() const noexcept { return table_.count; }
   std::size_t count(std::size_t i) const noexcept { return table_[i].count; }
   std::uint64_t unit_traffic(std::size_t i) const noexcept {
@@ -44,10 +56,12 @@ class SegmentCounts {
   }
 
   const GrainRule& grain_rule() const noexcept { return rule_; }
+  const SegmentChunk* chunks() const noexcept { return chunks_; }
 
  private:
   const runtime::SegmentTable& table_;
   GrainRule rule_;
+  const SegmentChunk* chunks_;
 };
 
 // blocks_per_grain() is 1 until a list has more than max_grains blocks.
@@ -55,7 +69,13 @@ template <class List>
 std::size_t blocks_per_grain(const List& list) noexcept {
   const GrainRule rule = list.grain_rule();
   std::size_t blocks = 0;
+  const SegmentChunk* const chunks = list.chunks();
   for (std::size_t i = 0; i < list.size(); ++i) {
+    if (chunks != nullptr && i % SegmentChunk::kSegments == 0 &&
+        chunks[i / SegmentChunk::kSegments].units < rule.block_units) {
+      i += SegmentChunk::kSegments - 1;
+      continue;
+    }
     const std::size_t count = list.count(i);
     if (count >= rule.block_units) {
       blocks += (count - 1) / rule.block_units + 1;
@@ -83,24 +103,39 @@ struct GrainRun {
 
 // for_each_grain_run() is step one, list -> grains: a function of the counts
 // alone, never of the machine. A grain is whole blocks of a tensor, counted
-// from its start, or consecutive tensors of less than a block with a sum of at
-// most a block. `grain_units` is blocks_per_grain() blocks.
+// from its start, or, if the rule joins small tensors, consecutive ones of less
+// than a block with a sum of at most a block. `grain_units` is
+// blocks_per_grain() blocks.
 template <class List, class Visit>
-void for_each_grain_run(const List& list, std::size_t grain_units,
-                        Visit visit) {
+void for_each_grain_run(const List& list, std::size_t begin, std::size_t end,
+                        std::size_t grain_units, Visit visit) {
   const std::size_t block_units = list.grain_rule().block_units;
-  for (std::size_t i = 0; i < list.size();) {
+  const bool joins_small = list.grain_rule().joins_small;
+  const SegmentChunk* const chunks = list.chunks();
+  for (std::size_t i = begin; i < end;) {
     const std::size_t count = list.count(i);
     GrainRun run{i, i + 1, grain_units, 1, count * list.unit_traffic(i)};
     if (count >= block_units) {
       run.grains = (count - 1) / grain_units + 1;
-    } else {
+    } else if (joins_small) {
       std::size_t units = count;
-      for (; run.end_tensor < list.size(); ++run.end_tensor) {
+      while (run.end_tensor < end) {
+        if (chunks != nullptr &&
+            run.end_tensor % SegmentChunk::kSegments == 0) {
+          const SegmentChunk& chunk =
+              chunks[run.end_tensor / SegmentChunk::kSegments];
+          if (chunk.units < block_units && chunk.units <= block_units - units) {
+            units += chunk.units;
+            run.bytes += chunk.traffic_bytes;
+            run.end_tensor =
+                std::min(run.end_tensor + SegmentChunk::kSegments, end);
+            continue;
+          }
+        }
         const std::size_t next = list.count(run.end_tensor);
         if (next > block_units - units || next == block_units) break;
         units += next;
-        run.bytes += next * list.unit_traffic(run.end_tensor);
+        run.bytes += next * list.unit_traffic(run.end_tensor++);
       }
     }
     visit(run);
@@ -110,7 +145,7 @@ void for_each_grain_run(const List& list, std::size_t grain_units,
 
 template <class List, class Visit>
 void for_each_grain_run(const List& list, Visit visit) {
-  for_each_grain_run(list, grain_units(list), visit);
+  for_each_grain_run(list, 0, list.size(), grain_units(list), visit);
 }
 
 // Grains is the numbering of the grains of a list.
@@ -124,12 +159,13 @@ struct Grains {
 template <class List, class SetFirst>
 Grains number_grains(const List& list, SetFirst set_first) {
   Grains grains{0, grain_units(list)};
-  for_each_grain_run(list, grains.units, [&](const GrainRun& run) {
-    for (std::size_t i = run.begin_tensor; i < run.end_tensor; ++i) {
-      set_first(i, grains.count);
-    }
-    if (run.bytes != 0) grains.count += run.grains;
-  });
+  for_each_grain_run(
+      list, 0, list.size(), grains.units, [&](const GrainRun& run) {
+        for (std::size_t i = run.begin_tensor; i < run.end_tensor; ++i) {
+          set_first(i, grains.count);
+        }
+        if (run.bytes != 0) grains.count += run.grains;
+      });
   return grains;
 }
 
@@ -158,6 +194,9 @@ Position nearest_edge(const List& list, const GrainRun& run,
 // of nearly equal bytes, none of them empty unless the list is. `traffic_bytes`
 // is that of the whole list; `ranges` has room for `slaves`. Returns the number
 // of ranges, at least 1.
+//
+// If the list has chunks and its rule does not join small tensors, only chunks
+// in which ranges end are visited.
 template <class List>
 int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
               runtime::SlaveRange* ranges) noexcept {
@@ -180,13 +219,34 @@ int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
     const GrainRule rule = list.grain_rule();
     const bool few = traffic_bytes < rule.max_grains * rule.block_units / 2;
     const std::size_t units = few ? rule.block_units : grain_units(list);
-    for_each_grain_run(list, units, [&](const GrainRun& run) {
-      while (slave < n && next < before + run.bytes) {
-        close(nearest_edge(list, run, next - before));
-        next = target(++slave);
+    const SegmentChunk* const chunks =
+        rule.joins_small ? nullptr : list.chunks();
+    const std::size_t together =
+        chunks != nullptr ? SegmentChunk::kSegments : list.size();
+    // Of less traffic than that either end of a chunk is near enough.
+    const std::uint64_t small = traffic_bytes / n / 16;
+    for (std::size_t i = 0; i < list.size() && slave < n; i += together) {
+      const std::size_t end = std::min(i + together, list.size());
+      if (chunks != nullptr) {
+        const std::uint64_t bytes = chunks[i / together].traffic_bytes;
+        const bool has_edge = next < before + bytes;
+        if (!has_edge || bytes <= small) {
+          if (has_edge) {
+            close({next - before < bytes / 2 ? i : end, 0});
+            next = target(++slave);
+          }
+          before += bytes;
+          continue;
+        }
       }
-      before += run.bytes;
-    });
+      for_each_grain_run(list, i, end, units, [&](const GrainRun& run) {
+        while (slave < n && next < before + run.bytes) {
+          close(nearest_edge(list, run, next - before));
+          next = target(++slave);
+        }
+        before += run.bytes;
+      });
+    }
   }
   close({list.size(), 0});
   if (made == 0) ranges[made++] = {0, 0, 0, 0};

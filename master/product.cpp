@@ -18,11 +18,11 @@
 
 namespace swamp {
 
+using master::Checker;
 using master::kPackedBytes;
 using master::pack_panels;
 using master::panels_of;
 using master::part;
-using master::require_size;
 using master::RowTable;
 using master::Workspace;
 using slave::kProductLanes;
@@ -37,10 +37,8 @@ namespace {
 // require_matrices() throws Error unless the dtype is one of the three and the
 // data are aligned, not null and of a possible size.
 void require_matrices(const char* name, const Matrices& x) {
-  const auto field = [&](const char* text) {
-    return std::string(name) + "." + text;
-  };
-  master::require_row_dtype(name, x.dtype);
+  const Checker check(name);
+  check.dtype(x.dtype, master::kRowTypes);
   if (x.batch == 0 || x.rows == 0 || x.columns == 0) return;
   // The largest index of an element, as long as it is possible.
   std::size_t index = 0;
@@ -48,12 +46,9 @@ void require_matrices(const char* name, const Matrices& x) {
                           std::size_t most_step) {
     if (size == 1) return;
     const std::size_t most = master::kMaxBytes / 4 - index;
-    if (step > most_step) {
-      master::refuse(field(text), std::to_string(step),
-                     "at most " + std::to_string(most_step));
-    }
+    check.at_most(text, step, most_step);
     if (step != 0 && size - 1 > most / step) {
-      master::refuse(field(text), std::to_string(step),
+      master::refuse(std::string(name) + "." + text, std::to_string(step),
                      "a step with which " + std::to_string(size) +
                          " elements fit into memory");
     }
@@ -113,33 +108,25 @@ void require_product(const Matrices& out, const Matrices& a, const Matrices& b,
     require_runs("gather.columns", gather->columns, a.columns);
   }
   require_matrices("b", b);
-  if (b.dtype != a.dtype) {
-    master::refuse("b.dtype", kFloatFormats[b.dtype].name,
-                   std::string(kFloatFormats[a.dtype].name) + " (as a has)");
-  }
-  if (out.dtype != a.dtype && out.dtype != kFloat32) {
-    master::refuse(
-        "out.dtype", kFloatFormats[out.dtype].name,
-        std::string(kFloatFormats[a.dtype].name) + " (as a has) or float32");
-  }
-  require_size("b.rows", b.rows, a.columns, "as a has columns");
-  require_size("b.batch", b.batch, a.batch, "as a has");
-  require_size("out.batch", out.batch, a.batch, "as a has");
-  require_size("out.rows", out.rows, a.rows, "as a has");
-  require_size("out.columns", out.columns, b.columns, "as b has");
+  Checker("b")
+      .dtype(b.dtype, a.dtype, "a")
+      .same("rows", b.rows, a.columns, "a", " columns")
+      .same("batch", b.batch, a.batch, "a");
+  Checker("out")
+      .dtype(out.dtype, a.dtype, "a", true)
+      .same("batch", out.batch, a.batch, "a")
+      .same("rows", out.rows, a.rows, "a")
+      .same("columns", out.columns, b.columns, "b");
   if (out.batch != 0 && out.rows != 0 && out.columns != 0) {
     require_no_repeat(out);
   }
   if (self == nullptr) return;
   require_matrices("self", *self);
-  if (self->dtype != out.dtype) {
-    master::refuse(
-        "self.dtype", kFloatFormats[self->dtype].name,
-        std::string(kFloatFormats[out.dtype].name) + " (as out has)");
-  }
-  require_size("self.batch", self->batch, out.batch, "as out has");
-  require_size("self.rows", self->rows, out.rows, "as out has");
-  require_size("self.columns", self->columns, out.columns, "as out has");
+  Checker("self")
+      .dtype(self->dtype, out.dtype, "out")
+      .same("batch", self->batch, out.batch, "out")
+      .same("rows", self->rows, out.rows, "out")
+      .same("columns", self->columns, out.columns, "out");
 }
 
 // ---- Parts
@@ -210,9 +197,21 @@ struct Product {
   // blocks_of_caches() returns blocks that fit into the caches of a CPU.
   Blocks blocks_of_caches() const {
     constexpr std::size_t kMostTerms = 4096;
-    constexpr std::uint32_t kBlockWords = 768;
+    constexpr std::size_t kBlockWords = 768, kLeastWords = 128;
+    // A small result for many slaves: packing b in few panels takes long.
+    constexpr std::size_t kFewElements = 16 * 1024;  // for a slave
+    const std::size_t panels = panels_of(out.columns) * out.batch;
+    const auto slaves = static_cast<std::size_t>(machine.slaves());
+    std::size_t words = kBlockWords;
+    if (panels < slaves &&
+        out.batch * out.rows * out.columns / slaves < kFewElements) {
+      words = std::clamp(terms() * panels / slaves / (pairs ? 2 : 1),
+                         kLeastWords, kBlockWords);
+      words += words % 2;
+    }
     return {std::min(terms(), kMostTerms), panels_of(out.columns), kBlockRows,
-            kBlockWords * (pairs ? 2 : 1), gather != nullptr};
+            static_cast<std::uint32_t>(words * (pairs ? 2 : 1)),
+            gather != nullptr};
   }
 
   // blocks_of_ldm() returns blocks that fit into LDM, or throws Error.
@@ -228,21 +227,22 @@ struct Product {
                    SWAMP_UNSUPPORTED);
   }
 
+  // packed_bytes() returns the bytes of kProductLanes packed columns of b.
+  std::size_t packed_bytes(std::size_t part_terms, const Blocks& blocks) const {
+    return slave::product_packed_bytes(
+        part_terms, block_terms_of(part_terms, blocks.terms_of_a),
+        kProductLanes, pairs);
+  }
+
   bool fits(const Blocks& blocks) const {
-    ProductPackArgs pack = pack_args(blocks.terms, kProductLanes);
+    ProductPackArgs pack =
+        master::pack_args(block_terms_of(blocks.terms, blocks.terms_of_a),
+                          kProductLanes, kProductLanes, pairs);
     ProductArgs args = common_args();
     args.terms = blocks.terms;
     args.columns = std::min(blocks.panels * kProductLanes, out.columns);
     return fits(master::pack_operation(pack, b)) &&
            fits(operation_of(args, blocks, out.rows));
-  }
-
-  ProductPackArgs pack_args(std::size_t count, std::size_t width) const {
-    ProductPackArgs args{};
-    args.terms = count;
-    args.lanes = args.width = static_cast<std::uint32_t>(width);
-    args.pairs = pairs ? 1 : 0;
-    return args;
   }
 
   // operation_of() returns the operation of `rows` rows with args.terms and
@@ -253,45 +253,47 @@ struct Product {
     args.block_rows = static_cast<std::uint32_t>(
         std::min<std::size_t>(blocks.rows_of_a, rows));
     args.block_terms = block_terms_of(args.terms, blocks.terms_of_a);
+    using At = slave::ProductOperand;
     Operation operation(kernel(KernelFamily::product), &args);
     if (blocks.gathers) {
-      operation.operands[0].access = Access::constant;
-      operation.set_unit_bytes(0, ~std::uint32_t{0});
+      operation.operands[At::a].access = Access::constant;
+      operation.set_unit_bytes(At::a, ~std::uint32_t{0});
     } else {
-      args.in = master::set_unit(operation, 0, a, 1, args.terms, a.row_step);
+      args.in =
+          master::set_unit(operation, At::a, a, 1, args.terms, a.row_step);
     }
-    operation.set_lines(
-        1, 1,
-        panels * slave::product_panel_bytes(args.terms, kProductLanes, pairs),
-        0, 0);
+    operation.set_lines(At::b, 1, panels * packed_bytes(args.terms, blocks), 0,
+                        0);
     constexpr std::size_t kSumBytes = kProductLanes * sizeof(float);
-    operation.set_lines(2, terms() > blocks.terms_of_a ? panels : 0, kSumBytes,
-                        rows * kSumBytes, kSumBytes);
-    args.self = master::set_unit(operation, 3, self, 1,
+    operation.set_lines(At::sums, terms() > blocks.terms_of_a ? panels : 0,
+                        kSumBytes, rows * kSumBytes, kSumBytes);
+    args.self = master::set_unit(operation, At::self, self, 1,
                                  args.last != 0 && adds() ? args.columns : 0,
                                  self.row_step);
-    args.out = master::set_unit(
-        operation, 4, out, 1, args.last != 0 ? args.columns : 0, out.row_step);
+    args.out =
+        master::set_unit(operation, At::out, out, 1,
+                         args.last != 0 ? args.columns : 0, out.row_step);
     operation.tile_step = slave::kMaxProductRows;
     operation.scratch_bytes =
         static_cast<std::uint32_t>(slave::product_scratch_bytes(
             args.block_rows, args.block_terms, blocks.gathers ? bytes() : 0));
-    // The time depends on the arithmetic: 3 flops take about as long as the
-    // transfer of a byte.
-    operation.traffic_bytes =
-        static_cast<std::uint32_t>(1 + 2 * args.terms * args.columns / 3);
+    operation.traffic_bytes = traffic_of_row(args.terms, args.columns);
     return operation;
   }
+  // traffic_of_row() counts 3 floating-point operations as a byte, whose
+  // transfer takes about as long.
+  static std::size_t traffic_of_row(std::size_t terms, std::size_t columns) {
+    return 1 + 2 * terms * columns / 3;
+  }
 
-  // by_panels() computes all rows of a block of terms of one matrix, and so
-  // many columns, with one packed part of b.
+  // by_panels() packs a part of b and computes all rows with it, part after
+  // part.
   void by_panels() {
     Blocks blocks = blocks_of_caches();
     if (!fits(blocks)) blocks = blocks_of_ldm();
     const bool copies = gather != nullptr && !blocks.gathers;
     const std::size_t part_terms = blocks.terms;
-    const std::size_t panel_bytes =
-        slave::product_panel_bytes(part_terms, kProductLanes, pairs);
+    const std::size_t panel_bytes = packed_bytes(part_terms, blocks);
     const std::size_t part_panels =
         std::min(std::max<std::size_t>(1, kPackedBytes / panel_bytes),
                  panels_of(out.columns));
@@ -340,7 +342,9 @@ struct Product {
             if (now.row == 0 || part_terms < terms()) {
               pack_panels(machine, part(b, now.batch, now.term, now.column),
                           b.batch_step == 0 ? 1 : now.batches, now.columns,
-                          now.terms, kProductLanes, pairs, packed);
+                          now.terms,
+                          block_terms_of(now.terms, blocks.terms_of_a),
+                          kProductLanes, pairs, packed);
             }
             Product of_part = *this;
             if (copies) {
@@ -381,7 +385,10 @@ struct Product {
     Operation operation(slave::kKernels[slave::kernel_of(KernelFamily::moe_sum,
                                                          {a.dtype, a.dtype})],
                         nullptr);
-    for (const int s : {1, 2, 3, 4}) operation.remove_operand(s);
+    using At = slave::MoeSumOperand;
+    for (const int s : {At::x1, At::x2, At::sum, At::factors}) {
+      operation.remove_operand(s);
+    }
     const std::size_t pieces =
         along.count == 0 ? 0 : (along.count - 1) / along.runs.length + 2;
     RowTable table(operation, lines.count * pieces, false, {},
@@ -403,20 +410,45 @@ struct Product {
     return copy;
   }
 
-  // run_part() launches the rows of a part, of which `a` is the matrix. The
-  // columns are divided too if there are few rows for each slave.
+  // block_panels_of() returns how many panels are computed from the same packed
+  // rows of a, so that the slave with the most grains takes the least time.
+  // Fewer panels divide the result more evenly, but the rows of a are packed
+  // again for each block of panels. Packing a row takes about a quarter of the
+  // time that multiplying it with a panel takes, and reading a panel, for each
+  // kBlockRows rows, as long as multiplying it with 24 rows.
+  static std::size_t block_panels_of(std::size_t slaves, std::size_t grains,
+                                     std::size_t panels, std::size_t most) {
+    const auto divided = [](std::size_t count, std::size_t by) {
+      return (count + by - 1) / by;
+    };
+    std::size_t best = 1, least = ~std::size_t{0};
+    for (std::size_t parts = 1; parts <= std::min(panels, 2 * slaves);
+         ++parts) {
+      const std::size_t block = std::min(divided(panels, parts), most);
+      const std::size_t rows =
+          divided(grains * divided(panels, block), slaves) *
+          slave::kMaxProductRows;
+      const std::size_t time =
+          rows * (4 * block + 1) + divided(rows, kBlockRows) * block * 4 * 24;
+      // More blocks must be worth more than the model's errors.
+      if (time + time / 32 < least) best = block, least = time;
+    }
+    return best;
+  }
+
+  // run_part() launches the rows of a part, with the part's a. The columns are
+  // divided too if there are few rows for each slave.
   void run_part(const Part& now, const Blocks& most, const std::byte* packed,
                 float* sums) const {
-    const std::size_t panel_bytes =
-        slave::product_panel_bytes(now.terms, kProductLanes, pairs);
+    const std::size_t panel_bytes = packed_bytes(now.terms, most);
     const std::size_t panels = panels_of(now.columns);
     const std::size_t grains =
         now.batches * ((now.rows - 1) / slave::kMaxProductRows + 1);
-    const std::size_t wanted = 8 * static_cast<std::size_t>(machine.slaves());
-    const std::size_t divisions =
-        std::clamp<std::size_t>((wanted + grains - 1) / grains, 1, panels);
-    const std::size_t block_panels =
-        std::min((panels + divisions - 1) / divisions, most.panels);
+    const std::size_t traffic =
+        now.batches * now.rows * traffic_of_row(now.terms, now.columns);
+    const std::size_t block_panels = block_panels_of(
+        static_cast<std::size_t>(runtime::divide(machine, traffic).slaves),
+        grains, panels, most.panels);
     const std::size_t block_columns =
         std::min(block_panels * kProductLanes, now.columns);
     ProductArgs args = common_args();
@@ -496,15 +528,16 @@ struct Product {
       now.args.block_terms =
           block_terms_of(terms(), kFewWords * (pairs ? 2 : 1));
       Operation& operation = operations[count];
+      using At = slave::ProductRowsOperand;
       operation = Operation(kernel(KernelFamily::product_rows), &now.args);
       const auto set = [&](int s, const Matrices& x, std::size_t rows) {
         return master::set_unit(operation, s, x, rows, lanes,
                                 kProductLanes * x.column_step);
       };
-      now.args.in = set(0, b, terms());
-      operation.set_unit_bytes(1, sliver);
-      now.args.self = set(2, self, adds() ? out.rows : 0);
-      now.args.out = set(3, out, out.rows);
+      now.args.in = set(At::b, b, terms());
+      operation.set_unit_bytes(At::a, sliver);
+      now.args.self = set(At::self, self, adds() ? out.rows : 0);
+      now.args.out = set(At::out, out, out.rows);
       operation.scratch_bytes = static_cast<std::uint32_t>(
           slave::product_rows_scratch_bytes(now.args.block_terms));
       operation.traffic_bytes =
@@ -512,7 +545,7 @@ struct Product {
       if (!fits(operation)) return false;
       column += now.columns;
     }
-    ProductPackArgs pack = pack_args(terms(), width);
+    ProductPackArgs pack = master::pack_args(terms(), width, width, pairs);
     if (!fits(master::pack_operation(pack, a.transposed()))) return false;
 
     const std::size_t most =
@@ -522,7 +555,7 @@ struct Product {
     for (std::size_t first = 0; first < out.batch; first += most) {
       const std::size_t batch = std::min(most, out.batch - first);
       pack_panels(machine, part(a, first, 0, 0).transposed(), batch, out.rows,
-                  terms(), width, pairs, packed);
+                  terms(), terms(), width, pairs, packed);
       RowTable table(operations, count, count * batch, false,
                      {1, ~std::size_t{0}}, workspace.segments());
       for (std::size_t i = 0; i < batch; ++i) {
@@ -556,13 +589,6 @@ Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
   return rest;
 }
 
-void require_size(const char* name, std::size_t got, std::size_t expected,
-                  const char* why) {
-  if (got == expected) return;
-  refuse(name, std::to_string(got),
-         std::to_string(expected) + " (" + why + ")");
-}
-
 ProductLines set_unit(Operation& operation, int s, const Matrices& x,
                       std::size_t rows, std::size_t columns, std::size_t step) {
   if (rows == 0 || columns == 0) {
@@ -590,38 +616,55 @@ ProductLines set_unit(Operation& operation, int s, const Matrices& x,
   return {static_cast<std::int64_t>(along), by_column ? 1u : 0u, 0};
 }
 
+ProductPackArgs pack_args(std::size_t terms, std::size_t lanes,
+                          std::size_t width, bool pairs) {
+  ProductPackArgs args{};
+  args.terms = terms;
+  args.lanes = static_cast<std::uint32_t>(lanes);
+  args.width = static_cast<std::uint32_t>(width);
+  args.pairs = pairs ? 1 : 0;
+  return args;
+}
+
 Operation pack_operation(ProductPackArgs& args, const Matrices& x) {
-  Operation pack(row_kernel<KernelFamily::product_pack, 2>(x.dtype), &args);
-  args.x =
-      set_unit(pack, 0, x, args.terms, args.lanes, args.lanes * x.column_step);
+  Operation pack(row_kernel<KernelFamily::product_pack>(x.dtype), &args);
+  args.x = set_unit(pack, slave::ProductPackOperand::x, x, args.terms,
+                    args.lanes, args.lanes * x.column_step);
   pack.set_unit_bytes(
-      1, slave::product_panel_bytes(args.terms, args.width, args.pairs != 0));
+      slave::ProductPackOperand::panel,
+      slave::product_panel_bytes(args.terms, args.width, args.pairs != 0));
   return pack;
 }
 
 void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
-                 std::size_t lanes, std::size_t terms, std::size_t width,
-                 bool pairs, std::byte* panels) {
-  const std::size_t step = slave::product_panel_bytes(terms, width, pairs);
-  ProductPackArgs args{};
-  args.terms = terms;
-  args.lanes = static_cast<std::uint32_t>(std::min(width, lanes));
-  args.width = static_cast<std::uint32_t>(width);
-  args.pairs = pairs ? 1 : 0;
-  ProductPackArgs last = args;
-  if (lanes % width != 0) {
-    last.lanes = static_cast<std::uint32_t>(lanes % width);
+                 std::size_t lanes, std::size_t terms, std::size_t block_terms,
+                 std::size_t width, bool pairs, std::byte* panels) {
+  // The panels of all but the last lanes, then those; without, then with the
+  // last terms.
+  const std::size_t blocks = terms == 0 ? 1 : (terms - 1) / block_terms + 1;
+  ProductPackArgs args[4];
+  Operation operations[4];
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t rest = i < 2 ? 0 : lanes % width;
+    args[i] =
+        pack_args(i % 2 == 0 ? block_terms : terms - (blocks - 1) * block_terms,
+                  rest != 0 ? rest : std::min(width, lanes), width, pairs);
+    operations[i] = pack_operation(args[i], x);
   }
-  const Operation operations[] = {pack_operation(args, x),
-                                  pack_operation(last, x)};
   const std::size_t panel_count = (lanes + width - 1) / width;
   Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(operations, 2, batch * panel_count, false,
+  RowTable table(operations, 4, batch * panel_count * blocks, false,
                  {1, ~std::size_t{0}}, workspace.segments());
   for (std::size_t i = 0; i < batch; ++i) {
-    for (std::size_t p = 0; p < panel_count; ++p, panels += step) {
-      table.add(1, {part(x, i, 0, p * width).data, panels},
-                (p + 1) * width > lanes ? 1 : 0);
+    for (std::size_t p = 0; p < panel_count; ++p) {
+      for (std::size_t block = 0; block < blocks; ++block) {
+        const std::size_t operation =
+            ((p + 1) * width > lanes ? 2 : 0) + (block + 1 == blocks ? 1 : 0);
+        table.add(1, {part(x, i, block * block_terms, p * width).data, panels},
+                  operation);
+        panels +=
+            slave::product_panel_bytes(args[operation].terms, width, pairs);
+      }
     }
   }
   workspace.run(machine, table.list());

@@ -18,11 +18,6 @@ constexpr std::size_t panels_of(std::size_t columns) {
   return (columns + slave::kProductLanes - 1) / slave::kProductLanes;
 }
 
-// require_size() throws unless a size is the expected one; `why` is added to
-// it.
-void require_size(const char* name, std::size_t got, std::size_t expected,
-                  const char* why);
-
 // part() is the matrices from an element on.
 Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
               std::size_t column);
@@ -34,15 +29,21 @@ slave::ProductLines set_unit(Operation& operation, int s, const Matrices& x,
                              std::size_t rows, std::size_t columns,
                              std::size_t step);
 
-// pack_operation() returns the operation that packs panels of x, whose columns are lanes, and
-// sets args.x.
+// pack_args() returns the arguments of packing `lanes` lanes in panels that are
+// `width` wide, without those of x.
+slave::ProductPackArgs pack_args(std::size_t terms, std::size_t lanes,
+                                 std::size_t width, bool pairs);
+
+// pack_operation() returns the operation that packs panels of x, whose columns
+// are lanes, and sets args.x.
 Operation pack_operation(slave::ProductPackArgs& args, const Matrices& x);
 
 // pack_panels() packs `lanes` lanes of `terms` terms of `batch` matrices, of
-// which `x` has the first: x.columns are lanes, x.rows terms.
+// which `x` has the first: x.columns are lanes, x.rows terms. A panel has at
+// most block_terms terms; those of the same lanes follow each other.
 void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
-                 std::size_t lanes, std::size_t terms, std::size_t width,
-                 bool pairs, std::byte* panels);
+                 std::size_t lanes, std::size_t terms, std::size_t block_terms,
+                 std::size_t width, bool pairs, std::byte* panels);
 
 }  // namespace swamp::master
 

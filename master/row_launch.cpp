@@ -1,19 +1,66 @@
 #include "master/row_launch.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 #include <string>
 
 #include "master/text.h"
+#include "swamp/float_formats.h"
 
 namespace swamp::master {
 
-void require_row_dtype(const char* name, ScalarType dtype) {
-  const std::uint32_t type = scalar_type_index({nullptr, 0, dtype});
-  if (type <= kFloat32) return;
-  constexpr std::uint32_t kTaken =
-      1u << kFloat16 | 1u << kBFloat16 | 1u << kFloat32;
-  refuse_dtype(std::string(name) + ".dtype", type, kTaken);
+const Checker& Checker::same(const char* name, std::size_t got,
+                             std::size_t expected, const char* other,
+                             const char* of) const {
+  if (got == expected) return *this;
+  refuse(field(name), std::to_string(got),
+         std::to_string(expected) + " (as '" + other + "' has" + of + ")");
+}
+
+const Checker& Checker::at_most(const char* name, std::size_t got,
+                                std::size_t most, const char* note) const {
+  if (got <= most) return *this;
+  refuse(field(name), std::to_string(got),
+         "at most " + std::to_string(most) + note);
+}
+
+const Checker& Checker::rows(std::size_t got, std::size_t columns,
+                             std::size_t most) const {
+  const std::size_t rows = most / std::max<std::size_t>(1, columns);
+  if (got <= rows) return *this;
+  const std::string note = " of " + std::to_string(columns) + " columns";
+  return at_most("rows", got, rows, note.c_str());
+}
+
+const Checker& Checker::dtype(ScalarType got, std::uint32_t taken) const {
+  const std::uint32_t type = scalar_type_index({nullptr, 0, got});
+  if (type < kScalarTypeCount && (taken >> type & 1u) != 0) return *this;
+  refuse_dtype(field("dtype"), type, taken);
+}
+
+const Checker& Checker::dtype(ScalarType got, ScalarType expected,
+                              const char* other, bool or_float32) const {
+  if (got == expected || (or_float32 && got == kFloat32)) return *this;
+  const std::uint32_t type = scalar_type_index({nullptr, 0, got});
+  refuse(field("dtype"),
+         type < kScalarTypeCount
+             ? kFloatFormats[type].name
+             : std::to_string(static_cast<std::int32_t>(type)),
+         std::string(kFloatFormats[expected].name) + " (as '" + other +
+             "' has)" + (or_float32 ? " or float32" : ""));
+}
+
+const Checker& Checker::data(const void* data, std::size_t alignment,
+                             std::size_t count) const {
+  require_array(field("data").c_str(), data, alignment, count);
+  return *this;
+}
+
+const Checker& Checker::tensor_amax(float amax) const {
+  if (amax >= 0) return *this;
+  refuse(field("tensor_amax"), number_text(static_cast<double>(amax)),
+         "the largest magnitude of the tensor");
 }
 
 void require_data(const char* name, const Matrix& matrix) {
@@ -31,49 +78,31 @@ void require_data(const char* name, const Matrix& matrix) {
 }
 
 void require_matrix(const char* name, const Matrix& matrix) {
-  const auto field = [&](const char* text) {
-    return std::string(name) + "." + text;
-  };
-  require_row_dtype(name, matrix.dtype);
+  const Checker check(name);
+  check.dtype(matrix.dtype, kRowTypes);
   if (matrix.rows == 0 || matrix.columns == 0) return;
-  const std::size_t bytes = kScalarTypeBytes[matrix.dtype];
   // The width of an operand is 32-bit, and so is the index of a column.
-  constexpr std::size_t kMaxColumns = std::size_t{1} << 29;
-  if (matrix.columns > kMaxColumns) {
-    refuse(field("columns"), std::to_string(matrix.columns),
-           "at most " + std::to_string(kMaxColumns));
-  }
-  if (matrix.rows > kMaxBytes / bytes / matrix.columns) {
-    refuse(field("rows"), std::to_string(matrix.rows),
-           "at most " + std::to_string(kMaxBytes / bytes / matrix.columns) +
-               " of " + std::to_string(matrix.columns) + " columns");
-  }
+  check.at_most("columns", matrix.columns, std::size_t{1} << 29)
+      .rows(matrix.rows, matrix.columns,
+            kMaxBytes / kScalarTypeBytes[matrix.dtype]);
   require_data(name, matrix);
 }
 
 void require_row_array(const char* name, const Tensor& array) {
-  require_row_dtype(name, array.dtype);
+  const Checker check(name);
+  check.dtype(array.dtype, kRowTypes);
   const std::size_t bytes = kScalarTypeBytes[array.dtype];
-  if (array.count > kMaxBytes / bytes) {
-    refuse(std::string(name) + ".count", std::to_string(array.count),
-           "at most " + std::to_string(kMaxBytes / bytes));
-  }
-  require_array((std::string(name) + ".data").c_str(), array.data, bytes,
-                array.count);
+  check.at_most("count", array.count, kMaxBytes / bytes)
+      .data(array.data, bytes, array.count);
 }
 
 void require_like(const char* name, const Matrix& matrix,
                   const char* other_name, const Matrix& other) {
   require_matrix(name, matrix);
-  const auto require = [&](const char* field, std::size_t got,
-                           std::size_t expected) {
-    if (got == expected) return;
-    refuse(std::string(name) + "." + field, std::to_string(got),
-           std::to_string(expected) + " (as '" + other_name + "' has)");
-  };
-  require("rows", matrix.rows, other.rows);
-  require("columns", matrix.columns, other.columns);
-  require("dtype", matrix.dtype, other.dtype);
+  Checker(name)
+      .same("rows", matrix.rows, other.rows, other_name)
+      .same("columns", matrix.columns, other.columns, other_name)
+      .dtype(matrix.dtype, other.dtype, other_name);
 }
 
 void require_array(const char* name, const void* data, std::size_t alignment,
@@ -93,7 +122,8 @@ RowTable::RowTable(const Operation* operations, std::size_t operation_count,
                    Buffer<std::byte>& memory) {
   const std::size_t stride =
       segment_bytes(operations->operand_count + (by_grain ? 1 : 0));
-  next_ = memory.reserve(segments * stride);
+  next_ = memory.reserve(segments * stride +
+                         chunk_count(segments) * sizeof(SegmentChunk));
   list_.table = {next_, stride, 0, operations, operation_count, 0};
   list_.grains = grains;
 }
@@ -101,9 +131,19 @@ RowTable::RowTable(const Operation* operations, std::size_t operation_count,
 void RowTable::add(std::size_t units,
                    std::initializer_list<const void*> addresses,
                    std::size_t operation) {
-  auto* segment =
-      new (next_) Segment{list_.table.operations + operation, units};
-  list_.table.operations_used |= 1u << operation;
+  SegmentChunk chunk{list_.traffic_bytes, 0, list_.table.operations_used};
+  set(next_, units, addresses, operation, chunk);
+  next_ += list_.table.stride;
+  ++list_.table.count;
+  list_.traffic_bytes = chunk.traffic_bytes;
+  list_.table.operations_used = chunk.operations_used;
+}
+
+void RowTable::set(std::byte* at, std::size_t units,
+                   std::initializer_list<const void*> addresses,
+                   std::size_t operation, SegmentChunk& chunk) const noexcept {
+  auto* segment = new (at) Segment{list_.table.operations + operation, units};
+  if (operation < 32 && units != 0) chunk.operations_used |= 1u << operation;
   std::byte** data = segment->data();
   const Operand* operand = segment->operation->operands;
   for (const void* address : addresses) {
@@ -111,15 +151,17 @@ void RowTable::add(std::size_t units,
                   ? nullptr
                   : static_cast<std::byte*>(const_cast<void*>(address));
   }
-  next_ += list_.table.stride;
-  ++list_.table.count;
-  list_.traffic_bytes += units * segment->operation->traffic_bytes;
+  chunk.units += units;
+  chunk.traffic_bytes += units * segment->operation->traffic_bytes;
 }
 
-void run_rows(Machine::Impl& machine, const Operation& whole, const Matrix& x,
+void run_rows(Machine::Impl& machine, const char* name, const Matrix& x,
+              const Operation& operation,
               std::initializer_list<const void*> addresses) {
+  require_ldm(name, x, runtime::ldm_need(machine, operation, 0));
   Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(whole, 1, false, row_grains(x.columns), workspace.segments());
+  RowTable table(operation, 1, false, row_grains(x.columns),
+                 workspace.segments());
   table.add(x.rows, addresses);
   workspace.run(machine, table.list());
 }

@@ -1,7 +1,5 @@
-// What the row operators have in common: validation of matrices, the segment
-// table of a launch whose units are rows or columns, and the three launches: of
-// whole rows, and of the two passes on the columns of rows that do not fit into
-// LDM. Both ways compute the same bits (slave/row_args.h).
+// What the row operators have in common: validation of matrices, and the
+// segment table of a launch whose units are rows.
 #ifndef SWAMP_MASTER_ROW_LAUNCH_H_
 #define SWAMP_MASTER_ROW_LAUNCH_H_
 
@@ -9,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
+#include <utility>
 
 #include "master/launch.h"
 #include "master/tensor_list.h"
@@ -18,10 +18,44 @@
 
 namespace swamp::master {
 
-// require_row_dtype() throws Error unless a dtype is float16, bfloat16 or
-// float32; require_data() unless the data of such a matrix, which has elements,
+// Checker checks the fields of one argument. Each function throws Error,
+// "NAME.FIELD: got VALUE, expected WHAT", unless the field is as expected.
+class Checker {
+ public:
+  explicit Checker(std::string name) : name_(std::move(name)) {}
+
+  // same() compares a field with the same field, or with field `of`, of
+  // argument `other`.
+  const Checker& same(const char* field, std::size_t got, std::size_t expected,
+                      const char* other, const char* of = "") const;
+  const Checker& at_most(const char* field, std::size_t got, std::size_t most,
+                         const char* note = "") const;
+  // rows() limits the elements of a matrix to `most`.
+  const Checker& rows(std::size_t got, std::size_t columns,
+                      std::size_t most) const;
+  // dtype() requires one of those in `taken` (bit i: dtype i), or the dtype of
+  // argument `other` or, if `or_float32`, float32.
+  const Checker& dtype(ScalarType got, std::uint32_t taken) const;
+  const Checker& dtype(ScalarType got, ScalarType expected, const char* other,
+                       bool or_float32 = false) const;
+  // data() requires the aligned address of `count` values.
+  const Checker& data(const void* data, std::size_t alignment,
+                      std::size_t count) const;
+  // tensor_amax() is not negative, nor nan.
+  const Checker& tensor_amax(float amax) const;
+
+ private:
+  std::string field(const char* text) const { return name_ + "." + text; }
+
+  std::string name_;
+};
+
+// kRowTypes is the dtypes float16, bfloat16 and float32.
+inline constexpr std::uint32_t kRowTypes =
+    1u << kFloat16 | 1u << kBFloat16 | 1u << kFloat32;
+
+// require_data() throws Error unless the data of a matrix, which has elements,
 // are aligned and not null.
-void require_row_dtype(const char* name, ScalarType dtype);
 void require_data(const char* name, const Matrix& matrix);
 
 // require_matrix() throws Error unless `matrix` is float16, bfloat16 or float32
@@ -47,12 +81,12 @@ inline const std::byte* row_of(const Matrix& matrix, std::size_t i,
          (i * matrix.columns + column) * kScalarTypeBytes[matrix.dtype];
 }
 
-// row_kernel() returns the kernel of kFamily with kOperands operands and this
-// dtype of the first.
-template <KernelFamily kFamily, int kOperands>
+// row_kernel() returns the kernel of kFamily with this dtype of the first
+// operand.
+template <KernelFamily kFamily>
 const KernelInfo& row_kernel(ScalarType dtype) noexcept {
   static constexpr slave::KernelGroup kGroup =
-      slave::kernel_group(kFamily, kOperands);
+      slave::kernel_group(kFamily, slave::info_of(kFamily).operand_count);
   static_assert(kGroup.count != 0, "no such kernel");
   return slave::kKernels[kGroup.ids[kGroup.first_fit[dtype]]];
 }
@@ -73,23 +107,6 @@ inline std::size_t grain_rows(std::size_t rows,
   return (blocks + rule.max_grains - 1) / rule.max_grains * rule.block_units;
 }
 
-// chunk_grains() is the grain rule of a pass that sums the chunks of rows:
-// each grain, which has one partial result, is one chunk of one row.
-inline GrainRule chunk_grains(std::size_t columns) noexcept {
-  return {std::min(slave::kChunkColumns, columns), ~std::size_t{0}};
-}
-
-inline std::size_t chunks_of(std::size_t columns) noexcept {
-  return (columns + slave::kChunkColumns - 1) / slave::kChunkColumns;
-}
-
-// chunk_step() is Operation::tile_step of a pass that needs whole chunks.
-inline std::uint32_t chunk_step(std::size_t columns) noexcept {
-  return static_cast<std::uint32_t>(std::min(
-      slave::kChunkColumns,
-      (columns + slave::kChains - 1) / slave::kChains * slave::kChains));
-}
-
 // RowTable is the segment table of one operation, or of several that have the
 // same number of operands.
 class RowTable {
@@ -103,6 +120,29 @@ class RowTable {
            std::size_t segments, bool by_grain, const GrainRule& grains,
            Buffer<std::byte>& memory);
 
+  // fill() makes all segments of a table without results by grain, in parts if
+  // there are many: for segment i, make(i, set) calls set(units, addresses,
+  // operation) once, which is as add(). It may throw.
+  template <class Make>
+  void fill(Machine::Impl& machine, std::size_t segments, const Make& make) {
+    list_.table.count = segments;
+    fill_segments(
+        machine, list_, false,
+        reinterpret_cast<SegmentChunk*>(next_ + segments * list_.table.stride),
+        [&] {
+          return [&](std::size_t begin, std::size_t end, SegmentChunk& chunk) {
+            for (std::size_t i = begin; i < end; ++i) {
+              std::byte* const at = next_ + i * list_.table.stride;
+              make(i, [&](std::size_t units,
+                          std::initializer_list<const void*> addresses,
+                          std::size_t operation = 0) {
+                set(at, units, addresses, operation, chunk);
+              });
+            }
+          };
+        });
+  }
+
   // add() adds a segment of `units` units of one of the operations, with the
   // address of each operand, which is ignored if the operand is absent.
   void add(std::size_t units, std::initializer_list<const void*> addresses,
@@ -111,6 +151,10 @@ class RowTable {
   const SegmentList& list() const noexcept { return list_; }
 
  private:
+  void set(std::byte* at, std::size_t units,
+           std::initializer_list<const void*> addresses, std::size_t operation,
+           SegmentChunk& chunk) const noexcept;
+
   SegmentList list_;
   std::byte* next_;
 };
@@ -120,46 +164,11 @@ class RowTable {
 void require_ldm(const char* what, const Matrix& matrix,
                  const runtime::LdmNeed& need);
 
-// fits_rows() returns whether slaves can compute whole rows of x in LDM.
-inline bool fits_rows(const Machine::Impl& machine, const Matrix& x,
-                      const Operation& whole, std::size_t partial_bytes = 0) {
-  return x.columns <= slave::kMaxRowColumns &&
-         runtime::ldm_need(machine, whole, partial_bytes).fits();
-}
-
 // run_rows() launches an operation on all rows of x; `addresses` are those of
-// the first row of each operand.
-void run_rows(Machine::Impl& machine, const Operation& whole, const Matrix& x,
+// the first row of each operand. Throws as require_ldm(), with the name of x.
+void run_rows(Machine::Impl& machine, const char* name, const Matrix& x,
+              const Operation& operation,
               std::initializer_list<const void*> addresses);
-
-// sum_columns() launches Pass::sum of an operation. add(table, i) adds row i of
-// x to the table, as `pieces` segments: one, or the chunks. Row i has the
-// records from i * chunks_of(x.columns) on; they are valid until the next
-// launch of this thread. Throws as require_ldm().
-template <class Record, class Add>
-const Record* sum_columns(Machine::Impl& machine, const char* name,
-                          const Matrix& x, const Operation& sum, Add add,
-                          std::size_t pieces = 1) {
-  require_ldm(name, x, runtime::ldm_need(machine, sum, sizeof(Record)));
-  Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(sum, x.rows * pieces, true, chunk_grains(x.columns),
-                 workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i) add(table, i);
-  workspace.run_by_grain(machine, table.list(), sizeof(Record));
-  return workspace.partials<Record>();
-}
-
-// map_columns() launches Pass::map of an operation. add(table, i) adds row i of
-// x to the table, as `pieces` segments. Throws as require_ldm().
-template <class Add>
-void map_columns(Machine::Impl& machine, const char* name, const Matrix& x,
-                 const Operation& map, Add add, std::size_t pieces = 1) {
-  require_ldm(name, x, runtime::ldm_need(machine, map, 0));
-  Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(map, x.rows * pieces, false, {}, workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i) add(table, i);
-  workspace.run(machine, table.list());
-}
 
 }  // namespace swamp::master
 

@@ -15,9 +15,9 @@
 
 namespace swamp {
 
+using master::Checker;
 using master::divided;
 using master::panels_of;
-using master::require_size;
 using master::RowTable;
 using master::Workspace;
 using slave::kProductLanes;
@@ -51,25 +51,12 @@ struct Scales {
 void require_scaled(const std::string& name, const ScaledMatrix& x) {
   const FloatFormat& format =
       master::require_code_format(name + ".codes.dtype", x.codes);
-  const std::size_t elements = master::code_elements(format);
-  if (x.columns % elements != 0) {
-    master::refuse(name + ".columns", std::to_string(x.columns),
-                   master::kEvenCount);
-  }
+  master::require_whole_codes(name + ".columns", x.columns, format);
+  const Checker check(name), scales(name + ".scales");
   // A panel is a unit of less than 4 GiB.
-  constexpr std::size_t kMostColumns = std::size_t{1} << 24;
-  if (x.columns > kMostColumns) {
-    master::refuse(name + ".columns", std::to_string(x.columns),
-                   "at most " + std::to_string(kMostColumns));
-  }
-  const std::size_t most_rows = std::numeric_limits<std::size_t>::max() /
-                                sizeof(float) /
-                                std::max<std::size_t>(1, x.columns);
-  if (x.rows > most_rows) {
-    master::refuse(name + ".rows", std::to_string(x.rows),
-                   "at most " + std::to_string(most_rows) + " of " +
-                       std::to_string(x.columns) + " columns");
-  }
+  check.at_most("columns", x.columns, std::size_t{1} << 24)
+      .rows(x.rows, x.columns,
+            std::numeric_limits<std::size_t>::max() / sizeof(float));
   master::require_codes(name + ".codes", x.codes, format, x.rows * x.columns,
                         name);
   // The block of a narrow matrix of quantize_blocks() may be longer than a row.
@@ -81,10 +68,7 @@ void require_scaled(const std::string& name, const ScaledMatrix& x) {
   }
   constexpr std::uint32_t kScales =
       1u << kFloat32 | 1u << kFloat8E8M0FNU | 1u << kFloat8E4M3FN;
-  const std::uint32_t type = master::scalar_type_index(x.scales);
-  if (type >= kScalarTypeCount || (kScales >> type & 1u) == 0) {
-    master::refuse_dtype(name + ".scales.dtype", type, kScales);
-  }
+  scales.dtype(x.scales.dtype, kScales);
   if (x.square && x.block == 0) {
     master::refuse(name + ".block", "0", "the rows of a square block");
   }
@@ -93,13 +77,8 @@ void require_scaled(const std::string& name, const ScaledMatrix& x) {
     master::refuse(name + ".scales.count", std::to_string(x.scales.count),
                    std::to_string(count) + ", or 1 for all");
   }
-  master::require_array((name + ".scales.data").c_str(), x.scales.data,
-                        kScalarTypeBytes[type], x.scales.count);
-  if (type == kFloat8E4M3FN && !(x.tensor_amax >= 0)) {
-    master::refuse(name + ".tensor_amax",
-                   master::number_text(static_cast<double>(x.tensor_amax)),
-                   "the largest magnitude of the tensor");
-  }
+  scales.data(x.scales.data, kScalarTypeBytes[x.scales.dtype], x.scales.count);
+  if (x.scales.dtype == kFloat8E4M3FN) check.tensor_amax(x.tensor_amax);
 }
 
 // Span is the binary exponents of a format's values: all are multiples of
@@ -164,12 +143,13 @@ Problem require_problem(const Matrix& out, const ScaledMatrix& a,
   master::require_matrix("out", out);
   require_scaled("a", a);
   require_scaled("b", b);
-  require_size("b.columns", b.columns, a.columns, "as a has");
-  require_size("out.rows", out.rows, a.rows, "as a has");
-  require_size("out.columns", out.columns, b.rows, "as b has rows");
+  Checker("b").same("columns", b.columns, a.columns, "a");
+  Checker("out")
+      .same("rows", out.rows, a.rows, "a")
+      .same("columns", out.columns, b.rows, "b", " rows");
   const Scales x(a), y(b);
   if (x.block != 0 && y.block != 0) {
-    require_size("b.block", y.block, x.block, "as a has");
+    Checker("b").same("block", y.block, x.block, "a");
   }
   const bool nvfp4 = a.scales.dtype == kFloat8E4M3FN;
   if (nvfp4 != (b.scales.dtype == kFloat8E4M3FN)) {
@@ -225,6 +205,7 @@ void decode(const ScaledMatrix& x, std::size_t row, std::size_t count,
 // launches, it has a state.
 Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
                        bool divides) {
+  using At = slave::ScaledProductOperand;
   Operation operation(slave::kKernels[slave::kernel_of(
                           KernelFamily::scaled_product, {problem.out.dtype})],
                       &args);
@@ -232,14 +213,15 @@ Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
       kProductLanes * (args.block != 0  ? sizeof(float)
                        : args.wide != 0 ? 2 * sizeof(double)
                                         : sizeof(double));
-  operation.set_lines(0, 1, args.terms * 2, 0, problem.terms() * 2);
+  operation.set_lines(At::a, 1, args.terms * 2, 0, problem.terms() * 2);
   operation.set_unit_bytes(
-      1, slave::product_panel_bytes(args.terms, kProductLanes, false));
-  operation.set_unit_bytes(2, divides ? state : 0);
-  operation.set_lines(3, 1, args.steps * sizeof(float), 0,
+      At::b, slave::product_panel_bytes(args.terms, kProductLanes, false));
+  operation.set_unit_bytes(At::sums, divides ? state : 0);
+  operation.set_lines(At::a_scales, 1, args.steps * sizeof(float), 0,
                       problem.steps(problem.terms()) * sizeof(float));
-  operation.set_unit_bytes(4, args.steps * kProductLanes * sizeof(float));
-  operation.set_lines(5, args.last, args.columns * problem.out_bytes(), 0,
+  operation.set_unit_bytes(At::b_scales,
+                           args.steps * kProductLanes * sizeof(float));
+  operation.set_lines(At::out, args.last, args.columns * problem.out_bytes(), 0,
                       problem.out.columns * problem.out_bytes());
   operation.scratch_bytes =
       static_cast<std::uint32_t>(slave::scaled_product_scratch_bytes());
@@ -265,9 +247,8 @@ std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
   for (;; blocks /= 2) {
     args.terms = std::min(blocks * unit, problem.terms());
     args.steps = static_cast<std::uint32_t>(problem.steps(args.terms));
-    slave::ProductPackArgs pack{};
-    pack.terms = args.terms;
-    pack.lanes = pack.width = kProductLanes;
+    slave::ProductPackArgs pack =
+        master::pack_args(args.terms, kProductLanes, kProductLanes, false);
     const Operation operations[] = {
         operation_of(problem, args, true),
         master::pack_operation(pack,
@@ -361,7 +342,7 @@ void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
       const Matrices b =
           Matrices::dense(memory + at_b, 1, columns, terms, kBFloat16);
       master::pack_panels(impl, master::part(b.transposed(), 0, term, 0), 1,
-                          columns, args.terms, kProductLanes, false,
+                          columns, args.terms, args.terms, kProductLanes, false,
                           memory + at_packed);
       const Operation operations[] = {operation_of(problem, args, divides),
                                       operation_of(problem, last, divides)};

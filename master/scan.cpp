@@ -70,11 +70,11 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
   Machine::Impl& impl = master::impl_of(machine);
   const slave::ScanArgs args{};
   const master::OperationTable operations =
-      master::operations_of<KernelFamily::scan, 1>(args);
+      master::operations_of<KernelFamily::scan>(args);
   const master::OperandList tensor_list{"tensors", tensors, "tensor_count"};
   master::Workspace& workspace = master::Workspace::of_this_thread();
   const master::SegmentList list = master::make_segments(
-      &tensor_list, operations, false, workspace.segments());
+      impl, &tensor_list, operations, false, workspace.segments());
   workspace.run(impl, list, sizeof(slave::ScanPartial));
   for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
   workspace.for_each_partial<slave::ScanPartial>(

@@ -113,34 +113,46 @@ void require_lists(const OperandList* lists, int operand_count,
   }
 }
 
-// fill_one() makes the segments of a list with one operand and returns which
-// operations they use.
-std::uint32_t fill_one(const OperandList& list,
-                       const OperationTable& operations, std::size_t stride,
-                       std::byte* at, std::uint64_t& traffic_bytes) {
+// Table is where segments are made, and of what.
+struct Table {
+  const OperandList* lists;
+  const OperationTable& operations;
+  std::byte* base;
+  std::size_t stride;
+};
+
+// fill_one() makes segments of a list with one operand.
+void fill_one(const Table& table, std::size_t begin, std::size_t end,
+              SegmentChunk& chunk) {
+  const OperationTable& operations = table.operations;
   const std::uint8_t* const first_fit = operations.group->first_fit;
-  const Tensor* const tensors = list.tensors.data();
-  const std::size_t count = list.tensors.count();
+  const Operation* const all = operations.operations;
+  const Tensor* const tensors = table.lists->tensors.data();
+  const std::size_t stride = table.stride;
+  std::byte* at = table.base + begin * stride;
   std::uint32_t used = 0;
   std::uint64_t traffic = 0;
-  for (std::size_t i = 0; i < count; ++i, at += stride) {
+  std::size_t units = 0;
+  for (std::size_t i = begin; i < end; ++i, at += stride) {
     const Tensor& tensor = tensors[i];
     const std::uint32_t type = scalar_type_index(tensor);
     const std::uint32_t row = type < kScalarTypeCount
                                   ? first_fit[type]
                                   : slave::KernelGroup::kNoKernel;
     if (row == slave::KernelGroup::kNoKernel) {
-      find_operation(&list, *operations.group, i);  // throws
+      find_operation(table.lists, *operations.group, i);  // throws
     }
-    if (!is_valid_data(tensor, type)) refuse_data(list.name, i, tensor);
-    const Operation& operation = operations.operations[row];
+    if (!is_valid_data(tensor, type)) {
+      refuse_data(table.lists->name, i, tensor);
+    }
+    const Operation& operation = all[row];
+    units += tensor.count;
     traffic += tensor.count * operation.traffic_bytes;
     used |= static_cast<std::uint32_t>(tensor.count != 0) << row;
     auto* segment = new (at) Segment{&operation, tensor.count};
     segment->data()[0] = static_cast<std::byte*>(tensor.data);
   }
-  traffic_bytes = traffic;
-  return used;
+  chunk = {traffic, units, used};
 }
 
 // Expected is the dtype and alignment of the previous tensor of a list: the
@@ -184,39 +196,60 @@ inline bool place_expected(const Expected* expected, int list_count,
   return good;
 }
 
-// fill_several() is fill_one() for several operands.
-std::uint32_t fill_several(const OperandList* lists,
-                           const OperationTable& operations, std::size_t stride,
-                           std::byte* at, std::uint64_t& traffic_bytes) {
-  const slave::KernelGroup& group = *operations.group;
-  const int operand_count = group.operand_count;
-  std::uint32_t used = 0;
-  int row = 0;
-  Expected expected[kMaxOperands];
-  const int list_count =
-      expect_types(lists, slave::kKernels[group.ids[row]], expected);
-  const std::size_t count = lists[0].tensors.count();
-  for (std::size_t i = 0; i < count; ++i, at += stride) {
-    const std::size_t elements = lists[0].tensors.data()[i].count;
-    auto* segment = new (at) Segment{&operations.operations[row], elements};
-    if (!place_expected(expected, list_count, i, segment->data())) {
-      row = find_operation(lists, group, i);
-      expect_types(lists, slave::kKernels[group.ids[row]], expected);
-      segment->operation = &operations.operations[row];
-      require_same_counts(lists, operand_count, i);
-      for (int s = 0; s < operand_count; ++s) {
-        if (lists[s].name == nullptr) continue;
-        const Tensor& tensor = lists[s].tensors.data()[i];
-        if (!is_valid_data(tensor, scalar_type_index(tensor))) {
-          refuse_data(lists[s].name, i, tensor);
-        }
+// FillSeveral is fill_one() for several operands. It remembers what it expects.
+class FillSeveral {
+ public:
+  explicit FillSeveral(const Table& table) : table_(table) { expect(0); }
+
+  void operator()(std::size_t begin, std::size_t end, SegmentChunk& chunk) {
+    const OperandList* const lists = table_.lists;
+    const std::size_t stride = table_.stride;
+    std::byte* at = table_.base + begin * stride;
+    std::uint32_t used = 0;
+    std::uint64_t traffic = 0;
+    std::size_t units = 0;
+    for (std::size_t i = begin; i < end; ++i, at += stride) {
+      const std::size_t elements = lists[0].tensors.data()[i].count;
+      auto* segment = new (at) Segment{operation_, elements};
+      if (!place_expected(expected_, list_count_, i, segment->data())) {
+        examine(i);
+        segment->operation = operation_;
+      }
+      used |= static_cast<std::uint32_t>(elements != 0) << row_;
+      units += elements;
+      traffic += elements * operation_->traffic_bytes;
+    }
+    chunk = {traffic, units, used};
+  }
+
+ private:
+  void expect(int row) {
+    row_ = row;
+    operation_ = &table_.operations.operations[row];
+    list_count_ = expect_types(
+        table_.lists, slave::kKernels[table_.operations.group->ids[row]],
+        expected_);
+  }
+  void examine(std::size_t i) {
+    const OperandList* const lists = table_.lists;
+    const slave::KernelGroup& group = *table_.operations.group;
+    expect(find_operation(lists, group, i));
+    require_same_counts(lists, group.operand_count, i);
+    for (int s = 0; s < group.operand_count; ++s) {
+      if (lists[s].name == nullptr) continue;
+      const Tensor& tensor = lists[s].tensors.data()[i];
+      if (!is_valid_data(tensor, scalar_type_index(tensor))) {
+        refuse_data(lists[s].name, i, tensor);
       }
     }
-    used |= static_cast<std::uint32_t>(elements != 0) << row;
-    traffic_bytes += elements * segment->operation->traffic_bytes;
   }
-  return used;
-}
+
+  const Table& table_;
+  int row_;
+  const Operation* operation_;
+  int list_count_;
+  Expected expected_[kMaxOperands];
+};
 
 }  // namespace
 
@@ -229,25 +262,31 @@ void refuse_dtype(const std::string& name, std::uint32_t type,
          type_list(taken));
 }
 
-SegmentList make_segments(const OperandList* lists,
+SegmentList make_segments(Machine::Impl& machine, const OperandList* lists,
                           const OperationTable& operations, bool by_grain,
                           Buffer<std::byte>& memory) {
   const int operand_count = operations.group->operand_count;
   const std::size_t stride = segment_bytes(operand_count + (by_grain ? 1 : 0));
   require_lists(lists, operand_count, stride);
   const std::size_t count = lists[0].tensors.count();
-  std::byte* base = memory.reserve(count * stride);
+  const std::size_t chunks = chunk_count(count);
+  std::byte* base =
+      memory.reserve(count * stride + chunks * sizeof(SegmentChunk));
   SegmentList list;
-  const std::uint32_t used =
-      operand_count == 1
-          ? fill_one(lists[0], operations, stride, base, list.traffic_bytes)
-          : fill_several(lists, operations, stride, base, list.traffic_bytes);
-  list.table = {base,
-                stride,
-                count,
-                operations.operations,
-                static_cast<std::size_t>(operations.group->count),
-                used};
+  list.table = {base, stride, count, operations.operations,
+                static_cast<std::size_t>(operations.group->count)};
+  auto* const chunk = reinterpret_cast<SegmentChunk*>(base + count * stride);
+  const Table table{lists, operations, base, stride};
+  if (operand_count == 1) {
+    fill_segments(machine, list, by_grain, chunk, [&] {
+      return [&](std::size_t begin, std::size_t end, SegmentChunk& of) {
+        fill_one(table, begin, end, of);
+      };
+    });
+  } else {
+    fill_segments(machine, list, by_grain, chunk,
+                  [&] { return FillSeveral(table); });
+  }
   return list;
 }
 

@@ -2,6 +2,7 @@
 #ifndef SWAMP_MASTER_TENSOR_LIST_H_
 #define SWAMP_MASTER_TENSOR_LIST_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "master/buffer.h"
 #include "master/partition.h"
 #include "runtime/launch.h"
+#include "runtime/machine_impl.h"
 #include "slave/kernel_list.h"
 #include "swamp/tensor.h"
 
@@ -54,7 +56,7 @@ inline bool is_valid_data(const Tensor& tensor, std::uint32_t type) noexcept {
                                std::uint32_t taken);
 
 // OperandList is the tensors of one operand, and its name in error texts. If
-// the name is null, there is no list: the caller sets the operand's addresses.
+// the name is null, the list is empty and the caller sets the addresses.
 struct OperandList {
   const char* name;
   TensorList tensors;
@@ -70,7 +72,8 @@ struct OperationTable {
 
 // operations_of() makes the operations of the kernels of kFamily that have
 // kOperands operands. `args` is not copied.
-template <KernelFamily kFamily, int kOperands, class Args>
+template <KernelFamily kFamily,
+          int kOperands = slave::info_of(kFamily).operand_count, class Args>
 OperationTable operations_of(const Args& args) noexcept {
   static constexpr slave::KernelGroup kGroup =
       slave::kernel_group(kFamily, kOperands);
@@ -78,10 +81,21 @@ OperationTable operations_of(const Args& args) noexcept {
   static_assert(
       slave::kKernels[kGroup.ids[0]].args_bytes == args_bytes_of<Args>(),
       "not the arguments of this family");
+  // Made once, but for the arguments: a small list takes less time than its
+  // operations.
+  static const OperationTable kMade = [] {
+    OperationTable table{};
+    for (int i = 0; i < kGroup.count; ++i) {
+      table.operations[i] = Operation(slave::kKernels[kGroup.ids[i]], nullptr);
+    }
+    return table;
+  }();
   OperationTable table;
   table.group = &kGroup;
   for (int i = 0; i < kGroup.count; ++i) {
-    table.operations[i] = Operation(slave::kKernels[kGroup.ids[i]], &args);
+    std::memcpy(static_cast<void*>(&table.operations[i]), &kMade.operations[i],
+                Operation::bytes_of(kOperands));
+    table.operations[i].args = &args;
   }
   return table;
 }
@@ -93,7 +107,47 @@ struct SegmentList {
   // The same if traffic_bytes is more, because it stands for arithmetic; or 0.
   std::uint64_t memory_bytes = 0;
   GrainRule grains;
+  const SegmentChunk* chunks = nullptr;  // of the table; null: unknown
 };
+
+// chunk_count() returns the number of chunks of so many segments.
+inline std::size_t chunk_count(std::size_t segments) noexcept {
+  return (segments + SegmentChunk::kSegments - 1) / SegmentChunk::kSegments;
+}
+
+// fill_segments() makes the segments of a table of which all else is set, in
+// parts if there are many: make_part() returns what fills a part,
+// fill(begin, end, chunk), which is called for one chunk after another. It may
+// throw. Sets `traffic_bytes` and what segments use. If the launch has no
+// results by grain, its ranges may end between any two segments.
+template <class MakePart>
+void fill_segments(Machine::Impl& machine, SegmentList& list, bool by_grain,
+                   SegmentChunk* chunks, const MakePart& make_part) {
+  constexpr std::uint64_t kTraffic = 256;  // as run_parts(), of a segment
+  const std::size_t segments = list.table.count;
+  const std::size_t count = chunk_count(segments);
+  constexpr std::size_t kSegments = SegmentChunk::kSegments;
+  runtime::run_parts(machine, count, kTraffic * kSegments,
+                     [&](std::size_t begin, std::size_t end) {
+                       auto fill = make_part();
+                       for (std::size_t c = begin; c < end; ++c) {
+                         chunks[c] = {};
+                         fill(c * kSegments,
+                              std::min((c + 1) * kSegments, segments),
+                              chunks[c]);
+                       }
+                     });
+  list.traffic_bytes = 0;
+  list.table.operations_used = 0;
+  for (std::size_t c = 0; c < count; ++c) {
+    list.traffic_bytes += chunks[c].traffic_bytes;
+    list.table.operations_used |= chunks[c].operations_used;
+  }
+  list.chunks = chunks;
+  if (by_grain) return;
+  list.grains.max_grains = ~std::size_t{0};
+  list.grains.joins_small = false;
+}
 
 // make_segments() validates the lists, one for each operand,
 // and makes their segment table in `memory`: segment i consists of tensor i of
@@ -101,7 +155,7 @@ struct SegmentList {
 // segment also holds the number of its first grain. Keeps the address of
 // `operations`. Throws Error that names the list, the index, the value and what
 // was expected.
-SegmentList make_segments(const OperandList* lists,
+SegmentList make_segments(Machine::Impl& machine, const OperandList* lists,
                           const OperationTable& operations, bool by_grain,
                           Buffer<std::byte>& memory);
 

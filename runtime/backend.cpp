@@ -37,6 +37,33 @@ BackendRows backend_rows() noexcept {
   return {rows, sizeof rows / sizeof rows[0]};
 }
 
+void make_claims(const Launch& launch, int team) noexcept {
+  for (int worker = 0; worker < team; ++worker) {
+    Claim& claim = launch.claims[worker];
+    claim.next.store(first_slave(launch.slaves, worker, team),
+                     std::memory_order_relaxed);
+    claim.end = first_slave(launch.slaves, worker + 1, team);
+  }
+}
+
+void run_claims(const Launch& launch, int worker, int team) noexcept {
+  const auto run_rest = [&](int of) {
+    if (of < 0 || of >= team) return;
+    Claim& claim = launch.claims[of];
+    // Reading comes first: an addition would take the line from its owner.
+    while (claim.next.load(std::memory_order_relaxed) < claim.end) {
+      const int slave = claim.next.fetch_add(1, std::memory_order_relaxed);
+      if (slave >= claim.end) break;
+      run_slaves(launch, slave, slave + 1, worker);
+    }
+  };
+  run_rest(worker);
+  for (int distance = 1; distance < team; ++distance) {
+    run_rest(worker + distance);
+    run_rest(worker - distance);
+  }
+}
+
 void LdmArenas::Free::operator()(std::byte* arena) const noexcept {
   ::operator delete[](arena, std::align_val_t{kLdmAlignment});
 }

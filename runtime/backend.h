@@ -38,6 +38,22 @@ class LdmArenas {
 // thread, which is number `worker` of this launch.
 void run_slaves(const Launch& launch, int begin, int end, int worker) noexcept;
 
+// first_slave() returns the first slave of `worker` of a team: slaves are
+// divided evenly, and with fewer slaves than threads they are spread over the
+// team, so that slave 0 is the caller's and neighbours have different cores.
+constexpr int first_slave(int slaves, int worker, int team) noexcept {
+  return static_cast<int>((static_cast<long long>(slaves) * worker + team - 1) /
+                          team);
+}
+
+// make_claims() sets launch.claims, of `team` threads. Then each thread of the
+// team, or of a part of it, calls run_claims(), which runs the slaves of
+// `worker` and then those that the others have not begun, the nearest worker's
+// first: memory that is near is likely the same core group's. Which thread runs
+// a slave changes no result.
+void make_claims(const Launch& launch, int team) noexcept;
+void run_claims(const Launch& launch, int worker, int team) noexcept;
+
 class Backend {
  public:
   Backend() = default;
@@ -53,6 +69,10 @@ class Backend {
   // worker_count() returns the largest number of OS threads that a launch of
   // the calling thread uses.
   virtual int worker_count() const noexcept { return 1; }
+
+  // has_claims() returns whether threads claim the slaves of a long launch,
+  // which may then have more slaves than the machine.
+  virtual bool has_claims() const noexcept { return false; }
 
   // ldm_limit() returns the largest LDM that a slave can have, in bytes.
   std::size_t ldm_limit() const noexcept { return ldm_limit_; }

@@ -102,8 +102,8 @@ bool has_shared_words(const Segment& segment, int s) noexcept {
 }
 
 // make_shared_words() returns memory for the shared words of a launch, if it
-// may have any. Returns nothing if slaves may write parts of words between units
-// or lines that lie apart, of which SharedWords has no copies.
+// may have any. Returns nothing if slaves may write parts of words between
+// units or lines that lie apart: SharedWords has no copies of these words.
 std::optional<SharedWords> make_shared_words(const Launch& launch) {
   const SegmentTable& table = launch.table;
   SharedWords words;

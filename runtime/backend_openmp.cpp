@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/backend.h"
 #include "runtime/fork_cancel.h"
@@ -14,9 +15,12 @@ class OpenmpBackend final : public Backend {
   explicit OpenmpBackend(const BackendOptions& options)
       : topology_(options.topology),
         bind_(options.bind),
-        cpus_(omp_get_num_procs()) {}
+        cpus_(options.topology->is_this_system
+                  ? omp_get_num_procs()
+                  : std::numeric_limits<int>::max()) {}
 
-  // More threads than CPUs would not run at the same time.
+  // More threads than CPUs would not run at the same time; a synthetic topology
+  // simulates as many as OpenMP is told.
   int worker_count() const noexcept override {
     // libgomp hangs in a forked child; inside a parallel region the threads
     // are already busy.
@@ -24,11 +28,17 @@ class OpenmpBackend final : public Backend {
     return std::max(1, std::min(omp_get_max_threads(), cpus_));
   }
 
+  bool has_claims() const noexcept override { return true; }
+
   void run(const Launch& launch) noexcept override {
     const int workers = launch.slaves == 1 ? 1 : worker_count();
     if (workers == 1) {
       run_slaves(launch, 0, launch.slaves, 0);
       return;
+    }
+    const bool claims = launch.claims != nullptr;
+    if (claims) {
+      make_claims(launch, workers);
     }
     // All of the caller's team, even if fewer threads are needed: libgomp ends
     // the threads that a smaller team does not use, and the caller's next
@@ -38,26 +48,28 @@ class OpenmpBackend final : public Backend {
       const int worker = omp_get_thread_num();
       const int team = std::min(workers, omp_get_num_threads());
       if (worker < team) {
-        if (bind_ && worker != 0) bind_worker(worker);
-        const int begin = share(launch.slaves, worker, team);
-        const int end = share(launch.slaves, worker + 1, team);
-        if (begin < end) run_slaves(launch, begin, end, worker);
+        if (bind_ && worker != 0) bind_worker(worker, team);
+        if (claims) {
+          run_claims(launch, worker, workers);
+        } else {
+          const int begin = first_slave(launch.slaves, worker, team);
+          const int end = first_slave(launch.slaves, worker + 1, team);
+          if (begin < end) run_slaves(launch, begin, end, worker);
+        }
       }
     }
   }
 
  private:
-  static int share(int slaves, int worker, int team) noexcept {
-    return static_cast<int>(static_cast<long long>(slaves) * worker / team);
-  }
-
-  // Binds once per thread, and never the calling thread, because the threads
-  // that it starts would inherit the binding.
-  void bind_worker(int worker) const noexcept {
+  // Binds once per thread and team, and never the calling thread, because the
+  // threads that it starts would inherit the binding.
+  void bind_worker(int worker, int team) const noexcept {
     thread_local const OpenmpBackend* bound_by = nullptr;
-    if (bound_by == this) return;
+    thread_local int bound_team = 0;
+    if (bound_by == this && bound_team == team) return;
     bound_by = this;
-    bind_this_thread(*topology_, static_cast<std::uint32_t>(worker));
+    bound_team = team;
+    bind_this_thread(*topology_, worker, team);
   }
 
   const Topology* topology_;

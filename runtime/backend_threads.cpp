@@ -71,8 +71,7 @@ class ThreadsBackend final : public Backend {
       for (int slave = 0; slave < slaves_; ++slave) {
         threads_->emplace_back([this, slave, options] {
           if (options.bind) {
-            bind_this_thread(*options.topology,
-                             static_cast<std::uint32_t>(slave));
+            bind_this_thread(*options.topology, slave, options.slaves);
           }
           serve(slave);
         });

@@ -26,6 +26,7 @@ struct MachineRow {
 constexpr Tuning sunway_tuning() {
   Tuning tuning;
   tuning.tile_bytes = 16 * 1024;
+  tuning.spawn = {512 * 1024};  // a spawn by hardware
   return tuning;
 }
 

@@ -4,8 +4,10 @@
 #define SWAMP_RUNTIME_LAUNCH_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "slave/kernel.h"
@@ -17,12 +19,14 @@ namespace swamp {
 struct Operation {
   KernelId kernel;
   std::uint8_t operand_count;
-  Pass pass;
-  std::uint32_t traffic_bytes;  // read and written for one unit
+  std::uint32_t columns;        // of rows that may come in pieces; else 0
+  std::uint32_t sum_step;       // RowState::sum_step
+  std::uint32_t state_bytes;    // of a row: Tile::state
   std::uint32_t scratch_bytes;  // of a slave: Tile::scratch
-  std::uint32_t tile_step;      // tiles in LDM are a multiple of these units,
-                                // except the last of a segment; 0: any
+  std::uint32_t tile_step;      // the units of a tile in LDM are a multiple of
+                                // it, except in a segment's last; 0: any
   std::uint32_t args_bytes;     // a multiple of 4
+  std::size_t traffic_bytes;    // read and written for one unit
   const void* args;             // alive until the join
   Operand operands[kMaxOperands];
 
@@ -35,33 +39,22 @@ struct Operation {
 
   Operation() noexcept = default;
   // `kernel_args` are of the type that the kernel was listed with, and are not
-  // copied. `columns`: elements of a row, for kernels whose unit is a row.
+  // copied. `row_columns`: elements of a row, for kernels whose unit is a row.
   Operation(const KernelInfo& info, const void* kernel_args,
-            std::size_t columns = 1) noexcept
+            std::size_t row_columns = 1) noexcept
       : kernel(info.id),
         operand_count(info.operand_count),
-        pass(Pass::rows),
-        traffic_bytes(info.traffic_bytes(columns)),
+        columns(info.state.is_streamed ? static_cast<std::uint32_t>(row_columns)
+                                       : 0),
+        sum_step(info.state.sum_step),
+        state_bytes(info.state.bytes(row_columns)),
         scratch_bytes(0),
         tile_step(0),
         args_bytes(info.args_bytes),
+        traffic_bytes(info.traffic_bytes(row_columns)),
         args(kernel_args) {
     for (int s = 0; s < operand_count; ++s) {
-      operands[s] =
-          Operand::dense(info.unit_bytes(s, columns), info.operands[s].access);
-    }
-  }
-
-  // The units are the columns of a row, of which this is one pass.
-  Operation(const KernelInfo& info, const void* kernel_args,
-            Pass column_pass) noexcept
-      : Operation(info, kernel_args) {
-    pass = column_pass;
-    for (int s = 0; s < operand_count; ++s) {
-      const Operand operand = info.column_operand(s, pass);
-      set_unit_bytes(s, 0);
-      operands[s].access = operand.access;
-      set_unit_bytes(s, operand.unit_bytes);
+      operands[s] = info.operand(s, row_columns);
     }
   }
 
@@ -72,9 +65,9 @@ struct Operation {
     const std::uint32_t transfers = operand.access == Access::constant ? 0
                                     : operand.access == Access::inout  ? 2
                                                                        : 1;
-    traffic_bytes -= transfers * operand.unit_bytes;
-    operand = Operand::dense(static_cast<std::uint32_t>(bytes), operand.access);
-    traffic_bytes += transfers * operand.unit_bytes;
+    traffic_bytes -= std::size_t{transfers} * operand.unit_bytes;
+    operand.set_dense(static_cast<std::uint32_t>(bytes));
+    traffic_bytes += std::size_t{transfers} * operand.unit_bytes;
   }
   // set_lines() makes a unit of operand s `lines` lines of a matrix. A unit of
   // 4 GiB or more, which fits into no LDM, counts as less.
@@ -83,13 +76,50 @@ struct Operation {
     constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
     if (lines != 0) line_bytes = std::min(line_bytes, kMost / lines);
     set_unit_bytes(s, lines * line_bytes);
-    if (operands[s].unit_bytes == 0) return;  // absent: nothing moves its null
+    if (operands[s].unit_bytes == 0) return;  // absent: its address stays null
     operands[s].line_bytes = static_cast<std::uint32_t>(line_bytes);
     operands[s].line_step = line_step;
     operands[s].unit_step = unit_step;
   }
   // remove_operand() makes operand s absent.
   void remove_operand(int s) noexcept { set_unit_bytes(s, 0); }
+
+  // has_pass() returns whether rows in pieces take a pass: Pass::map if it
+  // writes them, reads what the sum does not, or adds to a partial result.
+  bool has_pass(Pass pass, bool has_partial) const noexcept {
+    if (pass == Pass::sum) return sum_step != 0;
+    for (int s = 0; s < operand_count; ++s) {
+      const Operand& operand = operands[s];
+      if (operand.unit_bytes != 0 && operand.column_bytes != 0 &&
+          (operand.is_written() || operand.map_only)) {
+        return true;
+      }
+    }
+    return has_partial;
+  }
+  // set_piece() makes this the operation of one pass of `rows`: its units are
+  // the columns of a row, and operands that the pass does not use are absent.
+  void set_piece(const Operation& rows, Pass pass, bool is_last_pass) noexcept {
+    std::memcpy(this, &rows, bytes_of(rows.operand_count));
+    tile_step = std::min(pass == Pass::sum ? sum_step : kMapStep, columns);
+    for (int s = 0; s < operand_count; ++s) {
+      const Operand& row = rows.operands[s];
+      Operand& piece = operands[s];
+      const bool is_row = row.column_bytes != 0;
+      const bool is_used =
+          pass == Pass::map ||
+          (!row.map_only && (!row.is_written() || (!is_row && is_last_pass)));
+      if (row.unit_bytes == 0 || !is_used) {
+        piece.unit_bytes = 0;
+      } else if (is_row) {
+        piece = Operand::dense(row.column_bytes, row.access == Access::constant
+                                                     ? Access::in
+                                                     : row.access);
+      } else {
+        piece.unit_step = 0;
+      }
+    }
+  }
 };
 
 // Segment is tensor i of every list of the operation: `count` units of each
@@ -266,6 +296,24 @@ struct MemoryHints {
   bool non_temporal = false;
 };
 
+// LdmLimits is how much of a slave's LDM a launch may use, and for what.
+struct LdmLimits {
+  std::size_t ldm_bytes = 0;
+  std::size_t tile_bytes = 0;  // of the widest operand, unless a unit is larger
+  std::size_t partial_bytes = 0;  // of a partial result, or of a piece of it
+  std::size_t scratch_bytes = 0;  // of states and Tile::scratch
+  // 0: tiles are whole units. Otherwise rows come in pieces: a slave takes that
+  // many rows through one pass after another.
+  std::size_t group_rows = 0;
+};
+
+// Claim is the consecutive slaves of a launch that one thread runs first, in
+// order. Threads that have run their own take those that are left.
+struct alignas(128) Claim {
+  std::atomic<int> next;
+  int end;
+};
+
 class LdmArenas;
 class MainWindow;
 struct Launch;
@@ -282,20 +330,21 @@ struct Launch {
   SegmentTable table;
   std::uint64_t traffic_bytes = 0;  // read and written by all slaves together
   const SlaveRange* ranges = nullptr;
-  int slaves = 0;  // 1..the machine's
+  int slaves = 0;           // 1..the machine's; more if threads claim them
+  Claim* claims = nullptr;  // one for each of Backend::worker_count() threads;
+                            // null: each thread runs a fixed share
   SlaveResult* results = nullptr;
   Partials partials = {};
 
   // Set by runtime::run().
   int slaves_per_group = 1;
-  std::size_t ldm_bytes = 0;            // of a slave
-  std::size_t ldm_used_bytes = 0;       // of them, needed by this launch
-  std::size_t tile_bytes = 0;           // of the widest operand
-  std::size_t scratch_bytes = 0;        // the most of an operation
+  LdmLimits limits;                     // in mode view only scratch_bytes
+  std::size_t ldm_used_bytes = 0;       // of limits.ldm_bytes, by this launch
   std::uint64_t float_environment = 0;  // of the caller
   MemoryHints hints;                    // of transfer mode view
   // Of slaves that are threads of the host; meaningless on a slave core.
   SlaveFunction run_slave = nullptr;  // by transfer mode
+  void* context = nullptr;            // of run_parts()
   const KernelRow* kernels = nullptr;
   const LdmArenas* arenas = nullptr;
   const MainWindow* window = nullptr;  // of transfer mode check

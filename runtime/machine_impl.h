@@ -59,6 +59,37 @@ std::vector<std::string> bind_names();
 // slave starts if a kernel needs more LDM than there is, or if memory runs out.
 void run(Machine::Impl& machine, Launch& launch, LdmArenas& arenas);
 
+// Division is how a launch is divided.
+struct Division {
+  int slaves;   // at most
+  int workers;  // that claim slaves; 0: none
+};
+// divide() returns the division of a launch of `traffic_bytes`: the master
+// alone, all slaves of the machine, or more, which threads claim.
+Division divide(const Machine::Impl& machine,
+                std::uint64_t traffic_bytes) noexcept;
+
+// run_parts() divides [0, count) and calls part(begin, end) for each part, on
+// the threads that run slaves if these are the host's: for what the master
+// prepares or adds up and grows with the data. One thread takes as long for one
+// of `count` as for `traffic_bytes` of traffic: little work is one part. A part
+// writes only what no other part uses. Throws what the lowest part threw.
+using PartFunction = void (*)(const void* context, std::size_t begin,
+                              std::size_t end);
+void run_parts(Machine::Impl& machine, std::size_t count,
+               std::uint64_t traffic_bytes, PartFunction part,
+               const void* context);
+template <class Part>
+void run_parts(Machine::Impl& machine, std::size_t count,
+               std::uint64_t traffic_bytes, const Part& part) {
+  run_parts(
+      machine, count, traffic_bytes,
+      [](const void* context, std::size_t begin, std::size_t end) {
+        (*static_cast<const Part*>(context))(begin, end);
+      },
+      &part);
+}
+
 // usable_ldm() returns the LDM of a slave that a launch can use: without limit
 // in transfer mode view.
 std::size_t usable_ldm(const Machine::Impl& machine) noexcept;

@@ -11,136 +11,10 @@
 
 #include "runtime/launch.h"
 #include "runtime/ldm.h"
+#include "runtime/ldm_layout.h"
 #include "slave/kernel.h"
 
 namespace swamp::runtime {
-
-// LdmLayout is what the tile loop puts into LDM for an operation: first a batch
-// of the segment table, the reply words, the partial results and the scratch
-// memory; then two slots for double buffering, each with a copy of the
-// operation, of its arguments, and a tile of every operand.
-struct LdmLayout {
-  static constexpr std::size_t kSegmentBatch = 16;
-  static constexpr std::size_t kLineBytes = 128;  // of main memory
-  static constexpr std::size_t kReplies = 7;
-
-  // Limits are what the operations of a launch share.
-  struct Limits {
-    std::size_t ldm_bytes;
-    std::size_t tile_bytes;  // of the widest operand, unless a unit is larger
-    std::size_t partial_bytes = 0;
-    std::size_t scratch_bytes = 0;
-  };
-
-  std::size_t tile_units = 0;
-  std::size_t bytes_needed = 0;  // with the smallest possible tile
-  std::size_t bytes_used = 0;    // with tile_units
-
-  bool fits() const noexcept { return tile_units != 0; }
-
-  static LdmLayout make(const Operation& operation,
-                        const Limits& limits) noexcept {
-    std::size_t narrowest = ~std::size_t{0};
-    std::size_t widest = 1;
-    std::size_t sum = 0;
-    for (int s = 0; s < operation.operand_count; ++s) {
-      const Operand& operand = operation.operands[s];
-      if (operand.access == Access::constant || operand.unit_bytes == 0) {
-        continue;
-      }
-      const std::size_t unit_bytes = std::max<std::size_t>(
-          operand.unit_bytes, in_ldm(operand, 1).unit_step);
-      narrowest = std::min(narrowest, unit_bytes);
-      widest = std::max(widest, unit_bytes);
-      sum += unit_bytes;
-    }
-    // A tile is whole lines of every operand: putting part of a line costs the
-    // real machine up to 12 times as much. If a row is longer than a line, or
-    // if whole lines do not fit, a tile may have any number of units, so that
-    // narrower operands never need more LDM than wider ones.
-    std::size_t step = operation.tile_step;
-    if (step == 0) step = widest > kLineBytes ? 1 : kLineBytes / narrowest;
-    // With partial results, a segment may hold the number of its first grain.
-    const int segment_words =
-        operation.operand_count + (limits.partial_bytes != 0);
-    const std::size_t fixed =
-        align_up(kSegmentBatch * segment_bytes(segment_words), kLdmAlignment) +
-        kLdmAlignment +
-        static_cast<std::size_t>(partial_slots(limits.partial_bytes)) *
-            align_up(limits.partial_bytes, kLdmAlignment) +
-        align_up(limits.scratch_bytes, kLdmAlignment);
-
-    const auto bytes_of = [&](std::size_t units) {
-      return fixed + 2 * slot_bytes(operation, units);
-    };
-    if (operation.tile_step == 0 && bytes_of(step) > limits.ldm_bytes) step = 1;
-    LdmLayout layout;
-    layout.bytes_needed = bytes_of(step);
-    if (layout.bytes_needed > limits.ldm_bytes) return layout;
-    const std::size_t spare = limits.ldm_bytes - layout.bytes_needed;
-    const std::size_t by_ldm = step + spare / (2 * sum) / step * step;
-    const std::size_t by_tile =
-        std::max(step, limits.tile_bytes / widest / step * step);
-    layout.tile_units = std::min(by_ldm, by_tile);
-    // The tiles of several operands may be rounded up to whole lines.
-    while (bytes_of(layout.tile_units) > limits.ldm_bytes) {
-      layout.tile_units -= step;
-    }
-    layout.bytes_used = bytes_of(layout.tile_units);
-    return layout;
-  }
-
-  // partial_slots() returns the number of partial results in LDM: two, so that
-  // one can be computed while the other is in flight to main memory, unless
-  // they are large.
-  static constexpr int partial_slots(std::size_t partial_bytes) noexcept {
-    return partial_bytes > 1024 ? 1 : 2;
-  }
-
-  // slot_bytes() returns the size of a slot with tiles of `tile_units`.
-  static std::size_t slot_bytes(const Operation& operation,
-                                std::size_t tile_units) noexcept {
-    std::size_t bytes =
-        args_offset(operation.operand_count) + args_bytes(operation);
-    for (int s = 0; s < operation.operand_count; ++s) {
-      bytes += tile_stride(operation.operands[s], tile_units);
-    }
-    return bytes;
-  }
-  // A slot is the operation, the arguments at args_offset(), and the tiles.
-  static std::size_t args_offset(int operand_count) noexcept {
-    return align_up(Operation::bytes_of(operand_count), kLdmAlignment);
-  }
-  static std::size_t args_bytes(const Operation& operation) noexcept {
-    return align_up(operation.args_bytes, kLdmAlignment);
-  }
-  // tile_stride() returns the bytes of a tile of an operand. One extra line: it
-  // keeps its array's offset from a 4-byte boundary.
-  static std::size_t tile_stride(const Operand& main,
-                                 std::size_t tile_units) noexcept {
-    const Operand operand = in_ldm(main, tile_units);
-    const std::size_t bytes =
-        operand.unit_bytes == 0
-            ? 0
-            : operand.unit_extent() + (tile_units - 1) * operand.unit_step;
-    return align_up(bytes, kLdmAlignment) + kLdmAlignment;
-  }
-
-  // in_ldm() returns an operand with the smallest steps with which each line
-  // of `units` units has the same offset from a 4-byte boundary as in main
-  // memory.
-  static Operand in_ldm(const Operand& main, std::size_t units) noexcept {
-    Operand operand = main;
-    const std::size_t line =
-        main.is_interleaved() ? units * main.line_bytes : main.line_bytes;
-    operand.line_step = line + (main.line_step - line) % 4;
-    if (main.access != Access::constant && !main.is_interleaved()) {
-      const std::size_t extent = operand.unit_extent();
-      operand.unit_step = extent + (main.unit_step - extent) % 4;
-    }
-    return operand;
-  }
-};
 
 // Channel is a reply word in LDM and the value that it has when all transfers
 // issued on it are complete: the cumulative counter of athread code.
@@ -160,35 +34,43 @@ struct OperandPart {
 
 // TileSlot is a tile of every operand and the operation to be computed on it.
 struct TileSlot {
-  std::byte* memory = nullptr;        // the slot, in LDM
-  Operation* operation = nullptr;     // copy in LDM of ...
-  const Operation* source = nullptr;  // ... this one
-  KernelFunction kernel = nullptr;    // its function, on this side
+  std::byte* memory = nullptr;           // the slot, in LDM
+  Operation* rows = nullptr;             // copy in LDM of ...
+  const Operation* source = nullptr;     // ... this one
+  const Operation* operation = nullptr;  // `rows`, or a pass on their columns
+  Pass pass = Pass::rows;                // which pass
+  KernelFunction kernel = nullptr;       // its function, on this side
   std::byte* args = nullptr;
-  std::byte* main[kMaxOperands] = {};
+  std::byte* data[kMaxOperands] = {};  // of the segment
+  std::byte* main[kMaxOperands] = {};  // of the tile
   void* tiles[kMaxOperands] = {};
   Operand layout[kMaxOperands] = {};       // of the tiles
   std::size_t strides[kMaxOperands] = {};  // LdmLayout::tile_stride()
   std::size_t count = 0;
   std::size_t first = 0;
+  std::size_t row = 0;   // of a piece
+  bool is_last = false;  // Tile::is_last
+  void* state = nullptr;
   std::size_t segment = 0;
   std::size_t part_begin = 0;  // the slave's units of the segment
   std::size_t part_end = 0;
   std::byte* partial = nullptr;  // in main memory; null: there is none
+  bool begins_partial = true;    // it is zero before this tile
   std::size_t tile_units = 0;
   Channel get, put;
 
   // place_tiles() sets the addresses of units [first, first + count), and
-  // returns the constants that are not in the slot (bit s: operand s).
+  // returns the shared operands that are not in the slot (bit s: operand s).
   unsigned place_tiles(const Segment& in) noexcept {
     unsigned missing = 0;
     std::byte* at = args + LdmLayout::args_bytes(*operation);
+    const std::size_t first_row = pass == Pass::rows ? 0 : row;
     for (int s = 0; s < operation->operand_count; ++s) {
       const Operand& operand = operation->operands[s];
-      std::byte* const address = in.data()[s] + first * operand.unit_step;
-      if (operand.access == Access::constant && main[s] != address) {
-        missing |= 1u << s;
-      }
+      data[s] = in.data()[s];
+      std::byte* const address = data[s] + first * operand.unit_step +
+                                 first_row * rows->operands[s].unit_step;
+      if (operand.is_shared() && main[s] != address) missing |= 1u << s;
       main[s] = address;
       tiles[s] = operand.unit_bytes == 0
                      ? nullptr
@@ -204,9 +86,9 @@ struct TileSlot {
 
   // part() returns the slave's part of operand s, which is not a constant.
   OperandPart part(int s) const noexcept {
-    const std::size_t unit_step = operation->operands[s].unit_step;
-    std::byte* const begin = main[s] - (first - part_begin) * unit_step;
-    return {segment, s, begin, begin + (part_end - part_begin) * unit_step};
+    const std::size_t unit_step = rows->operands[s].unit_step;
+    return {segment, s, data[s] + part_begin * unit_step,
+            data[s] + part_end * unit_step};
   }
 
   // for_words() splits a tile of operand s into lines of whole 4-byte words,
@@ -217,8 +99,7 @@ struct TileSlot {
     const Operand& from = operation->operands[s];
     if (from.unit_bytes == 0) return;
     auto* const tile = static_cast<std::byte*>(tiles[s]);
-    const auto [lines, times] =
-        lines_of(from, from.access == Access::constant ? 1 : count);
+    const auto [lines, times] = lines_of(from, from.is_shared() ? 1 : count);
     for (std::size_t unit = 0; unit < times; ++unit) {
       std::byte* const main_unit = main[s] + unit * from.unit_step;
       std::byte* const tile_unit = tile + unit * layout[s].unit_step;
@@ -273,8 +154,7 @@ class TileLoop {
            const KernelRow* kernels, Ldm& ldm, Dma& dma, SlaveResult& result)
       : table_(launch.table),
         partials_(launch.partials),
-        limits_{ldm.bytes(), launch.tile_bytes, launch.partials.bytes,
-                launch.scratch_bytes},
+        limits_(launch.limits),
         slave_(slave),
         range_(range),
         kernels_(kernels),
@@ -286,7 +166,9 @@ class TileLoop {
         operand_count_(static_cast<int>((table_.stride - sizeof(Segment)) /
                                         sizeof(std::byte*)) -
                        (partials_.grain_units != 0)),
-        partial_slot_count_(LdmLayout::partial_slots(partials_.bytes)) {}
+        partial_slot_count_(LdmLayout::partial_slots(limits_.partial_bytes)) {
+    limits_.ldm_bytes = ldm.bytes();
+  }
 
   void run() {
     allocate();
@@ -322,12 +204,13 @@ class TileLoop {
     for (int i = 0; i < 2; ++i) {
       partial_slots_[i].put.reply = replies + 5 + i;
     }
+    partial_get_.reply = replies + 7;
     for (int i = 0; i < partial_slot_count_; ++i) {
       partial_slots_[i].memory =
-          static_cast<std::byte*>(ldm_.allocate(partials_.bytes));
+          static_cast<std::byte*>(ldm_.allocate(limits_.partial_bytes));
     }
     if (limits_.scratch_bytes != 0) {
-      scratch_ = ldm_.allocate(limits_.scratch_bytes);
+      scratch_ = static_cast<std::byte*>(ldm_.allocate(limits_.scratch_bytes));
     }
     // The slots share the rest, because they hold any of the operations.
     const std::size_t half =
@@ -381,34 +264,103 @@ class TileLoop {
       slot.part_begin =
           segment_ == range_.begin_segment ? range_.begin_unit : 0;
       slot.part_end = end;
-      slot.first = unit_;
-      slot.count = std::min(slot.tile_units, end - unit_);
+      std::size_t units = end - unit_;  // of one partial result
       if (partials_.bytes != 0) {
         const Partials::Place place = partials_.place(
             segment, slot.operation->operand_count, segment_, slave_, unit_);
         slot.partial = place.slot;
-        slot.count = std::min(slot.count, place.end - unit_);
+        units = std::min(units, place.end - unit_);
       }
-      missing_constants_ = slot.place_tiles(segment);
-      unit_ += slot.count;
+      if (limits_.group_rows != 0) {
+        next_piece(slot, units);
+      } else {
+        slot.first = unit_;
+        slot.count = std::min(slot.tile_units, units);
+        unit_ += slot.count;
+      }
+      missing_ = slot.place_tiles(segment);
       return true;
+    }
+  }
+
+  // next_piece() describes the next piece in `slot`, of a group of at most
+  // `most` rows that begins with unit_. In pass sum a row is the outer loop, in
+  // pass map a piece, so that the rows of a group add to the same columns of a
+  // partial result, one after another.
+  void next_piece(TileSlot& slot, std::size_t most) {
+    const bool has_partial = partials_.bytes != 0;
+    const std::size_t columns = slot.rows->columns;
+    const std::size_t rows = std::min(most, limits_.group_rows);
+    if (pass_ == Pass::rows) {  // a new group
+      pass_ =
+          slot.rows->has_pass(Pass::sum, has_partial) ? Pass::sum : Pass::map;
+    }
+    const bool is_last_pass =
+        pass_ == Pass::map || !slot.rows->has_pass(Pass::map, has_partial);
+    if (slot.pass != pass_) set_pass(slot, pass_, is_last_pass);
+    slot.row = unit_ + row_;
+    slot.first = column_;
+    slot.count = std::min(slot.tile_units, columns - column_);
+    slot.is_last = is_last_pass && column_ + slot.count == columns;
+    slot.state = scratch_ + row_ * LdmLayout::state_stride(*slot.rows);
+    if (has_partial) {
+      // All groups of a grain add to the same columns.
+      slot.begins_partial =
+          unit_ == slot.part_begin ||
+          (partials_.grain_units != 0 && unit_ % partials_.grain_units == 0);
+      slot.partial += column_ * sizeof(double);
+    }
+
+    if (pass_ == Pass::sum) {
+      column_ += slot.count;
+      if (column_ != columns) return;
+      column_ = 0;
+      if (++row_ != rows) return;
+    } else {
+      if (++row_ != rows) return;
+      row_ = 0;
+      column_ += slot.count;
+      if (column_ != columns) return;
+      column_ = 0;
+    }
+    row_ = 0;
+    if (is_last_pass) {
+      pass_ = Pass::rows;
+      unit_ += rows;
+    } else {
+      pass_ = Pass::map;
     }
   }
 
   void load_operation(TileSlot& slot, const Segment& segment) {
     slot.source = segment.operation;
-    slot.operation = reinterpret_cast<Operation*>(slot.memory);
-    get(slot.operation, slot.source, Operation::bytes_of(operand_count_),
-        slot.get);
+    slot.rows = reinterpret_cast<Operation*>(slot.memory);
+    get(slot.rows, slot.source, Operation::bytes_of(operand_count_), slot.get);
     wait(slot.get);
-    slot.args = slot.memory + LdmLayout::args_offset(operand_count_);
-    if (slot.operation->args_bytes != 0) {
-      get(slot.args, slot.operation->args, slot.operation->args_bytes,
-          slot.get);
+    slot.args = slot.memory + LdmLayout::args_offset(*slot.rows);
+    if (slot.rows->args_bytes != 0) {
+      get(slot.args, slot.rows->args, slot.rows->args_bytes, slot.get);
       wait(slot.get);
     }
-    slot.kernel = *kernels_[slot.operation->kernel].function;
-    slot.tile_units = LdmLayout::make(*slot.operation, limits_).tile_units;
+    slot.kernel = *kernels_[slot.rows->kernel].function;
+    slot.operation = slot.rows;
+    slot.pass = Pass::rows;
+    if (limits_.group_rows == 0) set_tiles(slot);
+  }
+
+  void set_pass(TileSlot& slot, Pass pass, bool is_last_pass) {
+    auto* const piece = reinterpret_cast<Operation*>(
+        slot.memory + LdmLayout::piece_offset(operand_count_));
+    piece->set_piece(*slot.rows, pass, is_last_pass);
+    slot.operation = piece;
+    slot.pass = pass;
+    set_tiles(slot);
+  }
+
+  // set_tiles() sets how the tiles of slot.operation lie in LDM.
+  void set_tiles(TileSlot& slot) {
+    slot.tile_units =
+        LdmLayout::make_tiles(*slot.operation, limits_, slot.pass).tile_units;
     for (int s = 0; s < slot.operation->operand_count; ++s) {
       const Operand& operand = slot.operation->operands[s];
       slot.layout[s] = LdmLayout::in_ldm(operand, slot.tile_units);
@@ -419,11 +371,9 @@ class TileLoop {
 
   void begin_get(TileSlot& slot) {
     for (int s = 0; s < slot.operation->operand_count; ++s) {
-      const Access access = slot.operation->operands[s].access;
-      if (access == Access::out) continue;
-      if (access == Access::constant && (missing_constants_ >> s & 1u) == 0) {
-        continue;
-      }
+      const Operand& operand = slot.operation->operands[s];
+      if (operand.access == Access::out) continue;
+      if (operand.is_shared() && (missing_ >> s & 1u) == 0) continue;
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, const Lines& lines) {
@@ -437,8 +387,9 @@ class TileLoop {
 
   void begin_put(TileSlot& slot) {
     for (int s = 0; s < slot.operation->operand_count; ++s) {
-      const Access access = slot.operation->operands[s].access;
-      if (access == Access::in || access == Access::constant) continue;
+      const Operand& operand = slot.operation->operands[s];
+      if (!operand.is_written()) continue;
+      if (operand.is_shared() && !slot.is_last) continue;
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, const Lines& lines) {
@@ -451,35 +402,65 @@ class TileLoop {
     }
   }
 
-  // begin_partial() begins a partial result, zero, that will be put to `main`.
-  void begin_partial(std::byte* main) {
+  // begin_partial() begins the partial result of a tile, or the columns of it
+  // that belong to a piece: with zeros, or with the sums of earlier rows.
+  void begin_partial(const TileSlot& tile) {
     end_partial();
-    partial_main_ = main;
+    partial_main_ = tile.partial;
+    partial_lines_ = partials_.bytes;
+    if (tile.pass != Pass::rows) {
+      const std::size_t step = tile.rows->columns * sizeof(double);
+      partial_lines_ =
+          Lines(tile.count * sizeof(double), partials_.bytes / step, step);
+    }
     if (partial_slot_count_ == 2) partial_index_ = 1 - partial_index_;
     PartialSlot& slot = partial_slots_[partial_index_];
     wait(slot.put);
-    std::memset(slot.memory, 0, partials_.bytes);
     partial_ = slot.memory;
+    if (tile.begins_partial) {
+      std::memset(slot.memory, 0, partial_lines_.all_bytes());
+      return;
+    }
+    wait(partial_slots_[1 - partial_index_].put);
+    for (std::size_t i = 0; i < partial_lines_.count; ++i) {
+      get(slot.memory + i * partial_lines_.bytes,
+          partial_main_ + i * partial_lines_.step, partial_lines_.bytes,
+          partial_get_);
+    }
+    wait(partial_get_);
   }
 
   // end_partial() puts the current partial result, if there is one.
   void end_partial() {
     if (partial_main_ == nullptr) return;
     PartialSlot& slot = partial_slots_[partial_index_];
-    dma_.put(partial_main_, slot.memory, partials_.bytes, slot.put.reply);
-    ++slot.put.issued;
+    for (std::size_t i = 0; i < partial_lines_.count; ++i) {
+      dma_.put(partial_main_ + i * partial_lines_.step,
+               slot.memory + i * partial_lines_.bytes, partial_lines_.bytes,
+               slot.put.reply);
+      ++slot.put.issued;
+    }
   }
 
   void compute(TileSlot& slot) {
-    if (slot.partial != partial_main_) begin_partial(slot.partial);
     Tile tile;
+    if (slot.pass != Pass::sum) {
+      if (slot.partial != partial_main_) begin_partial(slot);
+      tile.partial = partial_;
+    }
     tile.operands = slot.tiles;
     tile.count = slot.count;
     tile.first = slot.first;
-    tile.scratch = scratch_;
-    tile.pass = slot.operation->pass;
+    tile.pass = slot.pass;
+    if (slot.pass != Pass::rows) {
+      tile.row = slot.row;
+      tile.is_last = slot.is_last;
+      tile.state = slot.state;
+    } else {
+      tile.state = scratch_;
+      tile.scratch = LdmLayout::scratch_at(*slot.rows, scratch_);
+    }
     tile.layout = slot.layout;
-    tile.partial = partial_;
     Result result;
     slot.kernel(slot.args, tile, result);
     result_.add(slot.segment, result);
@@ -487,7 +468,7 @@ class TileLoop {
 
   const SegmentTable& table_;
   const Partials& partials_;
-  LdmLayout::Limits limits_;
+  LdmLimits limits_;
   int slave_;
   const SlaveRange& range_;
   const KernelRow* kernels_;
@@ -497,15 +478,21 @@ class TileLoop {
 
   std::size_t segment_;  // the next tile
   std::size_t unit_;
-  int operand_count_;               // of every operation
-  unsigned missing_constants_ = 0;  // of the tile last described
-  void* scratch_ = nullptr;
+  // The next piece, of a group of rows that begins with unit_.
+  Pass pass_ = Pass::rows;  // rows: a new group
+  std::size_t row_ = 0;     // of the group
+  std::size_t column_ = 0;
+  int operand_count_;     // of every operation
+  unsigned missing_ = 0;  // shared operands of the tile last described
+  std::byte* scratch_ = nullptr;
   std::byte* batch_ = nullptr;
   std::size_t batch_begin_ = 0;
   std::size_t batch_end_ = 0;
   Channel batch_channel_;
   TileSlot slots_[2];
   std::byte* partial_main_ = nullptr;
+  Lines partial_lines_;
+  Channel partial_get_;
   void* partial_ = nullptr;  // the current one in LDM
   int partial_slot_count_;
   int partial_index_ = 0;

@@ -84,9 +84,14 @@ std::vector<int> allowed_pus() {
   return pus;
 }
 
-void bind_this_thread(const Topology& topology, std::uint32_t index) noexcept {
+std::size_t core_of(const Topology& topology, int worker, int team) noexcept {
+  return static_cast<std::size_t>(worker) * topology.core_pus.size() /
+         static_cast<std::size_t>(team);
+}
+
+void bind_this_thread(const Topology& topology, int worker, int team) noexcept {
   if (!topology.is_this_system || topology.core_pus.empty()) return;
-  const int pu = topology.core_pus[index % topology.core_pus.size()];
+  const int pu = topology.core_pus[core_of(topology, worker, team)];
   if (pu < 0 || pu >= CPU_SETSIZE) return;
   cpu_set_t set;
   CPU_ZERO(&set);

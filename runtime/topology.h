@@ -9,7 +9,8 @@ namespace swamp::runtime {
 
 // Topology is the cores that this process may run on, for the machine `host`.
 struct Topology {
-  std::string source;           // "hwloc 2.9.0" or "plain"
+  std::string source;           // "hwloc 2.9.0", "plain", or with kinds:
+                                // "hwloc 2.9.0, kinds of cores: 8, 6"
   std::uint32_t groups = 1;     // NUMA nodes that have cores
   std::vector<int> core_pus;    // OS index of each core's first PU, by group
   bool is_this_system = true;   // false: synthetic, nothing can be bound
@@ -27,8 +28,9 @@ struct Topology {
   }
 };
 
-// read_topology() obeys taskset and, with hwloc, HWLOC_SYNTHETIC. Throws Error
-// for a HWLOC_SYNTHETIC that hwloc does not understand.
+// read_topology() obeys taskset and, with hwloc, HWLOC_SYNTHETIC and
+// HWLOC_XMLFILE. Throws Error for a HWLOC_SYNTHETIC that hwloc does not
+// understand.
 Topology read_topology();
 
 // allowed_pus() lists the OS indices of the PUs that the calling thread, the
@@ -43,9 +45,15 @@ std::uint32_t cgroup_cpu_limit(
     const std::string& membership = "/proc/self/cgroup",
     const std::string& mount = "/sys/fs/cgroup");
 
-// bind_this_thread() binds the calling thread to core `index` modulo the number
-// of cores. Does nothing if the system does not allow it.
-void bind_this_thread(const Topology& topology, std::uint32_t index) noexcept;
+// core_of() returns the core of thread `worker` of a team: an index of
+// core_pus, which the threads divide evenly, in order, so that they have
+// different cores while there are any, and a core group's slaves run on the
+// cores of one NUMA node if the machine has a core group for each.
+std::size_t core_of(const Topology& topology, int worker, int team) noexcept;
+
+// bind_this_thread() binds the calling thread to its core_of(). Does nothing if
+// the system does not allow it.
+void bind_this_thread(const Topology& topology, int worker, int team) noexcept;
 
 }  // namespace swamp::runtime
 

@@ -1,6 +1,7 @@
 // The topology by hwloc: a group per NUMA node that has cores.
 #include <hwloc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -69,6 +70,26 @@ void add_cores(hwloc_topology_t topology, hwloc_const_cpuset_t node,
   }
 }
 
+// kinds_of() returns ", kinds of cores: 8, 6", the slowest first, if the cores
+// of the CPU differ, as performance and efficiency cores do; otherwise "".
+std::string kinds_of(hwloc_topology_t topology, const Topology& out) {
+  std::string text;
+  const int kinds = hwloc_cpukinds_get_nr(topology, 0);
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> set(
+      hwloc_bitmap_alloc(), &hwloc_bitmap_free);
+  if (set == nullptr) throw std::bad_alloc();
+  for (int kind = 0; kind < kinds; ++kind) {
+    hwloc_cpukinds_get_info(topology, static_cast<unsigned>(kind), set.get(),
+                            nullptr, nullptr, nullptr, 0);
+    const auto cores =
+        std::count_if(out.core_pus.begin(), out.core_pus.end(), [&](int pu) {
+          return hwloc_bitmap_isset(set.get(), static_cast<unsigned>(pu)) != 0;
+        });
+    text += (kind == 0 ? ", kinds of cores: " : ", ") + std::to_string(cores);
+  }
+  return kinds > 1 ? text : "";
+}
+
 }  // namespace
 
 Topology read_topology() {
@@ -94,6 +115,7 @@ Topology read_topology() {
     out.groups = 1;
   }
   if (out.core_pus.empty()) out.core_pus.push_back(0);
+  out.source += kinds_of(topology, out);
   return out;
 }
 

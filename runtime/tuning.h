@@ -11,13 +11,28 @@
 
 namespace swamp::runtime {
 
+// SpawnCost is what the spawn and join of a launch cost: the bytes of traffic
+// that one thread handles in that time, in all and for each thread.
+struct SpawnCost {
+  double bytes = 0;
+  double thread_bytes = 0;
+};
+
 struct Tuning {
-  // Below this traffic the master computes alone, because a spawn would cost
-  // more than it saves. Measured on 2 cores of an AMD EPYC: a spawn pays from
-  // 512 KiB to 1 MiB of float32 with warm data, from 512 KiB with cold data,
-  // and earlier for kernels that compute more per byte. swamp_bench
+  // The master computes alone if that takes no longer than a spawn and join,
+  // and its share. On 2 cores of an AMD EPYC a spawn pays from 512 KiB of
+  // float32 on with warm data, and earlier with cold data or more arithmetic.
+  // On 16 cores of an Intel Xeon it pays from 600 KiB on with warm and from 200
+  // KiB with cold data; an empty spawn takes 4 us there, 1.3 us with 2 threads.
+  // swamp_bench
   // --benchmark_filter=threshold.
-  std::size_t spawn_traffic_bytes = 512 * 1024;
+  SpawnCost spawn{240 * 1024, 8 * 1024};
+  // A launch of at least so much traffic for each thread is divided into
+  // claimed_parts parts for each, which threads claim: beside other programs,
+  // and on cores of different speeds, the slowest thread does not decide.
+  // swamp_bench --benchmark_filter=claims.
+  std::size_t claim_traffic_bytes = 8 * 1024 * 1024;
+  int claimed_parts = 16;
   // Tile of the widest operand in transfer modes copy and check. Copies cost
   // more if the tiles exceed the host's L1 cache. swamp_bench
   // --benchmark_filter=transfer.

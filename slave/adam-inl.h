@@ -1,5 +1,5 @@
-// The formula of Adam, and how weights and moments are loaded and stored, per
-// target. Included once per target, like Highway's own -inl.h.
+// The formula of Adam and its random bits, per target. Included once per
+// target, like Highway's own -inl.h.
 #if defined(SWAMP_SLAVE_ADAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SWAMP_SLAVE_ADAM_INL_H_
 #undef SWAMP_SLAVE_ADAM_INL_H_
@@ -18,9 +18,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
-
-using DU = hn::RebindToUnsigned<DF>;
-using VU = hn::Vec<DU>;
 
 // Adam is the formula in two parts, between which a kernel stores the moments.
 template <class Gradient>
@@ -102,118 +99,6 @@ HWY_INLINE VU upper_half(VU word) { return hn::ShiftRight<16>(word); }
 HWY_INLINE VU lower_half(VU word) {
   return hn::And(word, hn::Set(DU(), 0xffffU));
 }
-
-// ---- Stochastic rounding
-
-// Rounded<Format> rounds with 16 random bits in the lower half of each lane.
-template <class Format>
-struct Rounded;
-
-template <>
-struct Rounded<Float32> {
-  static constexpr bool kRandom = false;
-  static HWY_INLINE void store(VF value, VU, float* at) {
-    slave::HWY_NAMESPACE::store(value, at);
-  }
-};
-
-template <>
-struct Rounded<BFloat16> {
-  static constexpr bool kRandom = true;
-  static HWY_INLINE void store(VF value, VU random, std::uint16_t* at) {
-    const DU du;
-    const VU bits = hn::BitCast(du, value);
-    const VU nan = hn::Or(bits, hn::Set(du, 0x400000U));
-    const VU sum = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), nan,
-                                  hn::Add(bits, random));
-    const hn::Rebind<std::uint16_t, DF> d16;
-    hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(sum)), d16, at);
-  }
-};
-
-template <>
-struct Rounded<Float16> {
-  static constexpr bool kRandom = true;
-  // The value is rounded to a float that narrow() does not change.
-  static HWY_INLINE void store(VF value, VU random, std::uint16_t* at) {
-    const DF df;
-    const hn::RebindToSigned<DF> di;
-    const auto bits = hn::BitCast(di, value);
-    const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
-    const auto sign = hn::Xor(bits, magnitude);
-    const auto r = hn::BitCast(di, random);
-    const auto normal = hn::AndNot(hn::Set(di, 0x1fff),
-                                   hn::Add(magnitude, hn::ShiftRight<3>(r)));
-    // Subnormal results are multiples of 2^-24. Other lanes are zeroed, because
-    // values that do not fit into an int would raise the invalid flag.
-    const auto is_tiny = hn::Lt(magnitude, hn::Set(di, 0x38800000));
-    const auto tiny = hn::BitCast(df, hn::IfThenElseZero(is_tiny, magnitude));
-    const auto fixed = hn::ConvertTo(di, hn::Mul(tiny, hn::Set(df, 0x1p40f)));
-    const auto count = hn::ShiftRight<16>(hn::Add(fixed, r));
-    const auto subnormal = hn::BitCast(
-        di, hn::Mul(hn::ConvertTo(df, count), hn::Set(df, 0x1p-24f)));
-    const auto is_nonfinite = hn::Gt(magnitude, hn::Set(di, 0x7f7fffff));
-    auto result = hn::IfThenElse(is_tiny, subnormal, normal);
-    result = hn::IfThenElse(is_nonfinite, magnitude, result);
-    const VF rounded = hn::BitCast(df, hn::Or(result, sign));
-    const hn::Rebind<std::uint16_t, DF> d16;
-    hn::StoreU(Float16::narrow(df, rounded), d16, at);
-  }
-};
-
-// ---- Weights: how one is loaded and stored. `more` is the operands after the
-// moments that belong to it.
-
-// Without a master, rounded stochastically.
-template <class Format>
-struct RoundedWeight {
-  using Element = typename Format::Element;
-  static constexpr bool kRandom = Rounded<Format>::kRandom;
-
-  static HWY_INLINE VF load(const Element* at) {
-    return Format::load(DF(), at);
-  }
-  template <class NonTemporal>
-  static HWY_INLINE void store(VF weight, VU random, NonTemporal, Element* at) {
-    Rounded<Format>::store(weight, random, at);
-  }
-};
-
-// A float32 master and the model's weight.
-template <class Format>
-struct MasterWeight {
-  using Element = float;
-  static constexpr bool kRandom = false;
-
-  static HWY_INLINE VF load(const float* at, typename Format::Element*) {
-    return slave::HWY_NAMESPACE::load(at);
-  }
-  template <class NonTemporal>
-  static HWY_INLINE void store(VF weight, VU, NonTemporal non_temporal,
-                               float* at, typename Format::Element* model) {
-    slave::HWY_NAMESPACE::store(weight, at);
-    store_as<Format>(DF(), weight, non_temporal, model);
-  }
-};
-
-// A 16-bit weight and its Kahan compensation, both in `Format`.
-template <class Format>
-struct CompensatedWeight {
-  using Element = typename Format::Element;
-  static constexpr bool kRandom = false;
-
-  static HWY_INLINE VF load(const Element* at, const Element* compensation) {
-    return hn::Add(Format::load(DF(), at), Format::load(DF(), compensation));
-  }
-  template <class NonTemporal>
-  static HWY_INLINE void store(VF weight, VU, NonTemporal non_temporal,
-                               Element* at, Element* compensation) {
-    const VF rounded = Format::round(DF(), weight);
-    store_as<Format>(DF(), weight, std::false_type(), at);
-    store_as<Format>(DF(), hn::Sub(weight, rounded), non_temporal,
-                     compensation);
-  }
-};
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

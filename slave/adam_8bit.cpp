@@ -273,6 +273,7 @@ HWY_INLINE float largest_of(VI lanes) {
 template <class Codes, class Gradient, class Weight, class... More>
 HWY_INLINE void coded_blocks(const AdamBlockArgs& args, const Tile& tile,
                              const RoundingKey& key) {
+  using At = AdamBlockOperand;
   const std::size_t columns = args.columns;
   const Adam<Gradient> adam(args.adam);
   const Codes codes;
@@ -281,14 +282,15 @@ HWY_INLINE void coded_blocks(const AdamBlockArgs& args, const Tile& tile,
   HWY_ALIGN float v[kBlockColumns];
   for (std::size_t row = 0; row < tile.count; ++row) {
     const std::size_t at = row * columns;
-    void* operands[] = {operand<typename Gradient::Element>(tile, 0) + at,
-                        operand<typename Weight::Element>(tile, 1) + at,
-                        operand<std::uint8_t>(tile, 2) + at,
-                        operand<std::uint8_t>(tile, 3) + at,
-                        m,
-                        v,
-                        operand<typename More::Element>(tile, 5) + at...};
-    float* const absmax = operand<float>(tile, 4) + 2 * row;
+    void* operands[] = {
+        operand<typename Gradient::Element>(tile, At::gradient) + at,
+        operand<typename Weight::Element>(tile, At::weight) + at,
+        operand<std::uint8_t>(tile, At::m) + at,
+        operand<std::uint8_t>(tile, At::v) + at,
+        m,
+        v,
+        operand<typename More::Element>(tile, At::more) + at...};
+    float* const absmax = operand<float>(tile, At::absmax) + 2 * row;
     Tile block;
     block.operands = operands;
     block.count = columns;
@@ -317,41 +319,34 @@ HWY_INLINE void coded_blocks(const AdamBlockArgs& args, const Tile& tile,
   }
 }
 
-template <class... Formats>
-HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
-                            const RoundingKey& key) {
+template <class Gradient, class Weight, class... More>
+HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AdamBlockArgs*>(args_bytes);
+  RoundingKey key{};
+  if constexpr (Weight::kRandom) {
+    key = *operand<RoundingKey>(tile, AdamBlockOperand::more);
+  }
   if (args.float8 != 0) {
-    coded_blocks<Float8Codes, Formats...>(args, tile, key);
+    coded_blocks<Float8Codes, Gradient, Weight, More...>(args, tile, key);
   } else {
-    coded_blocks<MapCodes, Formats...>(args, tile, key);
+    coded_blocks<MapCodes, Gradient, Weight, More...>(args, tile, key);
   }
 }
 
 template <class Format, class Model>
-HWY_INLINE void adam_8bit(const void* args, const Tile& tile, Result&) {
+HWY_INLINE void adam_8bit(const void* args, const Tile& tile, Result& result) {
   if constexpr (std::is_same_v<Model, element::None>) {
-    adam_blocks<Format, RoundedWeight<Format>>(args, tile, {});
+    adam_blocks<Format, RoundedWeight<Format>>(args, tile, result);
   } else {
-    adam_blocks<Format, MasterWeight<Format>, Format>(args, tile, {});
+    adam_blocks<Format, MasterWeight<Format>, Format>(args, tile, result);
   }
-}
-template <class Format>
-HWY_INLINE void adam_8bit_stochastic(const void* args, const Tile& tile,
-                                     Result&) {
-  adam_blocks<Format, RoundedWeight<Format>>(args, tile,
-                                             *operand<RoundingKey>(tile, 5));
-}
-template <class Format>
-HWY_INLINE void adam_8bit_kahan(const void* args, const Tile& tile, Result&) {
-  adam_blocks<Format, CompensatedWeight<Format>, Format>(args, tile, {});
 }
 
 }  // namespace
 
 SWAMP_KERNELS(adam_8bit, kBlockSteps, adam_8bit<A, B>)
-SWAMP_KERNELS(adam_8bit_stochastic, kHalf, adam_8bit_stochastic<A>)
-SWAMP_KERNELS(adam_8bit_kahan, kHalf, adam_8bit_kahan<A>)
+SWAMP_KERNELS(adam_8bit_stochastic, kHalf, adam_blocks<A, RoundedWeight<A>>)
+SWAMP_KERNELS(adam_8bit_kahan, kHalf, adam_blocks<A, CompensatedWeight<A>, A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

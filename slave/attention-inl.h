@@ -68,10 +68,14 @@ struct Left {
   std::size_t row, term;
 };
 
+// The kinds of products: begin() returns the value with which a sum begins,
+// finish() what is stored.
+
 // Scores is the product that is multiplied by a scale.
 struct Scores {
   float scale;
 
+  HWY_INLINE VF begin(const float*) const { return hn::Zero(DF()); }
   HWY_INLINE VF finish(VF sum, const float*, std::size_t) const {
     return hn::Mul(sum, hn::Set(DF(), scale));
   }
@@ -82,6 +86,7 @@ struct Scores {
 struct Accumulation {
   const float* factor;
 
+  HWY_INLINE VF begin(const float*) const { return hn::Zero(DF()); }
   HWY_INLINE VF finish(VF sum, const float* result, std::size_t lane) const {
     const DF df;
     const VF before = hn::LoadU(df, result);
@@ -91,6 +96,16 @@ struct Accumulation {
   }
 };
 
+// Chain is the product whose sums go on from its result if it `continues`.
+struct Chain {
+  bool continues;
+
+  HWY_INLINE VF begin(const float* result) const {
+    return continues ? hn::LoadU(DF(), result) : hn::Zero(DF());
+  }
+  HWY_INLINE VF finish(VF sum, const float*, std::size_t) const { return sum; }
+};
+
 // rows_of() computes sizeof...(r) rows and sizeof...(g) vectors of a product:
 // result[j][lane] = sum over t of left(j, t) * right[t][lane].
 template <class Kind, std::size_t... r, class Group>
@@ -98,15 +113,16 @@ HWY_INLINE void rows_of(const Kind& kind, const Left& left, std::size_t terms,
                         const float* right, std::size_t lanes, std::size_t lane,
                         float* result, std::index_sequence<r...> rows,
                         Group group) {
-  const DF df;
   const float* const row_start[] = {(left.data + r * left.row)...};
   product_tile<ByFma>(
       [&](auto row, std::size_t t)
           HWY_ATTR { return row_start[row][t * left.term]; },
-      right, lanes, terms, [&](auto, auto) HWY_ATTR { return hn::Zero(df); },
+      right, lanes, terms,
+      [&](auto row, auto g)
+          HWY_ATTR { return kind.begin(result + row * lanes + g * kLanes); },
       [&](auto row, auto g, VF sum) HWY_ATTR {
         float* const to = result + row * lanes + g * kLanes;
-        hn::StoreU(kind.finish(sum, to, lane + g * kLanes), df, to);
+        hn::StoreU(kind.finish(sum, to, lane + g * kLanes), DF(), to);
       },
       rows, group);
 }

@@ -24,14 +24,21 @@ constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 template <class Format>
 HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  auto* packed = operand<float>(tile, 1);
+  const auto* x =
+      operand<const typename Format::Element>(tile, AttentionPackOperand::x);
+  auto* packed = operand<float>(tile, AttentionPackOperand::packed);
+  auto* wide = operand<float>(tile, AttentionPackOperand::wide);
   auto* scratch = static_cast<float*>(tile.scratch);
   const std::size_t columns = args.columns, lanes = args.lanes;
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       const float* row = widened<Format>(x, columns, scratch);
       for (std::size_t c = 0; c < columns; ++c) packed[c * lanes + i] = row[c];
+      if (wide != nullptr) {
+        std::memcpy(wide, row, columns * sizeof(float));
+        std::fill(wide + columns, wide + attention_padded(columns), 0.0f);
+        wide += attention_padded(columns);
+      }
       x += columns;
     }
     for (std::size_t c = 0; c < columns; ++c) {
@@ -41,13 +48,68 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
+// mask_lanes() fills `lanes` values of each unit. Units are transposed a few at
+// once if the elements of a unit are apart.
+template <class Element, class Widen>
+HWY_INLINE void mask_lanes(const AttentionMaskArgs& args, const Tile& tile,
+                           Widen widen) {
+  const Operand& layout = tile.layout[AttentionMaskOperand::mask];
+  const auto* from = operand<const std::byte>(tile, AttentionMaskOperand::mask);
+  auto* to = operand<float>(tile, AttentionMaskOperand::values);
+  const std::size_t step = args.shared != 0      ? 0
+                           : layout.lines() == 1 ? sizeof(Element)
+                                                 : layout.line_step;
+  const auto value = [&](std::size_t unit, std::size_t lane) {
+    Element element;
+    std::memcpy(&element, from + unit * layout.unit_step + lane * step,
+                sizeof element);
+    return widen(element);
+  };
+  const std::size_t lanes = args.lanes, rows = args.rows;
+  constexpr std::size_t kUnits = 32;
+  for (std::size_t begin = 0; begin < tile.count; begin += kUnits) {
+    const std::size_t end = std::min(begin + kUnits, tile.count);
+    if (layout.lines() == 1) {
+      for (std::size_t unit = begin; unit < end; ++unit) {
+        for (std::size_t lane = 0; lane < rows; ++lane) {
+          to[unit * lanes + lane] = value(unit, lane);
+        }
+      }
+    } else {
+      for (std::size_t lane = 0; lane < rows; ++lane) {
+        for (std::size_t unit = begin; unit < end; ++unit) {
+          to[unit * lanes + lane] = value(unit, lane);
+        }
+      }
+    }
+    for (std::size_t unit = begin; rows < lanes && unit < end; ++unit) {
+      std::fill(to + unit * lanes + rows, to + (unit + 1) * lanes, 0.0f);
+    }
+  }
+}
+
+template <class Format>
+HWY_INLINE void mask(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionMaskArgs*>(arguments);
+  if (args.bytes != 0) {
+    mask_lanes<std::uint8_t>(args, tile, [](std::uint8_t byte) {
+      return byte != 0 ? 0.0f : kMinusInf;
+    });
+    return;
+  }
+  using Element = typename Format::Element;
+  mask_lanes<Element>(args, tile,
+                      [](Element value) { return Format::widen(value); });
+}
+
 template <class Format>
 HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionOutputOperand;
   const DF df;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  auto* out = operand<typename Format::Element>(tile, 0);
-  const auto* state = operand<const float>(tile, 1);
-  auto* lse = operand<float>(tile, 2);
+  auto* out = operand<typename Format::Element>(tile, At::out);
+  const auto* state = operand<const float>(tile, At::state);
+  auto* lse = operand<float>(tile, At::lse);
   auto* row = static_cast<float*>(tile.scratch);
   const std::size_t columns = args.value_columns, lanes = args.lanes;
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
@@ -154,14 +216,15 @@ HWY_INLINE void visible_keys(const AttentionPosition& position,
 
 template <class Format>
 HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionOperand;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
   const std::size_t columns = args.columns, lanes = args.lanes;
   const std::size_t value_columns = args.value_columns;
-  const auto* k = operand<const typename Format::Element>(tile, 0);
-  const auto* v = operand<const typename Format::Element>(tile, 1);
-  const auto* q = operand<const float>(tile, 2);
-  const auto* mask = operand<const float>(tile, 3);
-  const auto& position = *operand<const AttentionPosition>(tile, 4);
+  const auto* k = operand<const typename Format::Element>(tile, At::k);
+  const auto* v = operand<const typename Format::Element>(tile, At::v);
+  const auto* q = operand<const float>(tile, At::q);
+  const auto* mask = operand<const float>(tile, At::mask);
+  const auto& position = *operand<const AttentionPosition>(tile, At::position);
   auto* state = partial_result<float>(tile);
   float* const max = state + AttentionState::kMax * lanes;
   float* const sum = state + AttentionState::kSum * lanes;
@@ -190,6 +253,7 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
 }  // namespace
 
 SWAMP_KERNELS(attention_pack, kUpTo32, pack<A>)
+SWAMP_KERNELS(attention_mask, kUpTo32, mask<A>)
 SWAMP_KERNELS(attention, kUpTo32, attention<A>)
 SWAMP_KERNELS(attention_output, kUpTo32, output<A>)
 

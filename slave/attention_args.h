@@ -14,6 +14,7 @@
 #define SWAMP_SLAVE_ATTENTION_ARGS_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,9 +22,17 @@
 
 namespace swamp::slave {
 
-// attention_pack: x (in), packed (out, float32). A unit is a panel: `rows` rows
-//   of `columns` elements of x. Element c of row i becomes packed[c * lanes +
-//   i]; packed is 0 in the lanes from `rows` on.
+// attention_pack: x (in), packed (out, float32), wide (out, float32 rows of
+//   attention_padded(columns); absent: none). A unit is a panel: `rows` rows of
+//   `columns` elements of x. Element c of row i becomes packed[c * lanes + i]
+//   and wide[i][c]; packed is 0 in the lanes from `rows` on, wide in the
+//   columns after x.
+// attention_mask: mask (in; lines of an element, or one line), values (out,
+//   `lanes` float32). Unit u is what is added to the scores of `rows` lanes
+//   with key u of a panel of queries, or with query u of a panel of keys. Lane
+//   i has element i of the unit, or, if `shared`, element 0; it is 0 from
+//   `rows` on. If `bytes`, elements are bytes, and give 0, or -inf if they are
+//   0.
 // attention: k (in, rows), v (in, rows), packed q (in, constant), mask (in;
 //   float32, `lanes` values for each key; absent: none), AttentionPosition
 //   (constant). The units are keys. Partial result: AttentionState. Keys are
@@ -44,42 +53,65 @@ struct AttentionArgs {
   std::uint32_t lanes;          // a multiple of kAttentionLanes
   std::uint32_t rows;           // of the panel of a unit, at most `lanes`
   float scale;
-  std::uint32_t reserved;
+  std::uint32_t continues;  // of attention_backward and attention_sum: 0 or 1
+};
+struct AttentionMaskArgs {
+  std::uint32_t lanes;   // as in AttentionArgs
+  std::uint32_t rows;    // of the panel, at most `lanes`
+  std::uint32_t shared;  // 0 or 1
+  std::uint32_t bytes;   // 0 or 1: of the kernel of float32
+};
+struct AttentionMaskOperand {
+  enum : int { mask, values, count };
+};
+struct AttentionPackOperand {
+  enum : int { x, packed, wide, count };
+};
+struct AttentionOperand {
+  enum : int { k, v, q, mask, position, count };
+};
+struct AttentionOutputOperand {
+  enum : int { out, state, lse, count };
 };
 
 // attention_dot: g (in, rows of the gradient of out), out (in, rows), lse (in,
 //   of a row), AttentionDot (out, of a row): LogSumExp {lse, 0}, and D = sum of
-//   g_c * out_c by chains, as of a chunk of a row: slave/row_math.h.
-// attention_widen: x (in, rows), wide (out, float32 rows of
-//   attention_padded(columns), 0 in the columns after x).
+//   g_c * out_c by chains, as of a chunk of a row: slave/row_math.h. Flags the
+//   rows with has_lost_lse().
 // attention_backward: q (in, rows), g (in, rows), AttentionDot (in, of a row),
-//   mask (in; float32, `lanes` values for each query; absent: none), dq
-//   (inout, float32 rows of attention_padded(columns)), a panel of keys
-//   (constant, float32): packed k, packed v, and k widened. The units are
-//   queries; the lanes are keys. Partial result: dk, then dv, each `lanes`
-//   floats for each of its columns. With t_ij = dot(g_i, v_j):
+//   mask (in; float32, `lanes` values for each query; absent: none), dq (out,
+//   or, if `continues`, inout; float32 rows of attention_padded(columns)), a
+//   panel of keys (constant): AttentionKeys, then packed k, packed v, and k
+//   widened, each float32. The units are queries; the lanes are keys. Partial
+//   result: dk, then dv, each `lanes` floats for each of its columns. With
+//   t_ij = dot(g_i, v_j):
 //     p = E(min(0, (e_ij - high_i) - low_i)), s = p * (t_ij - D_i)
 //     dv_jc += sum of fma(p, g_ic), dk_jc += sum of fma(s, q_ic), sums over
-//     kAttentionQueries units, counted from unit 0 of the segment. The master
-//     adds the partial results of grains of kAttentionGrain units, in order.
-//     dq_ic += sum of fma(s, k_jc), sums over kAttentionLanes keys
+//     kAttentionQueries units, counted from unit 0 of the segment. The partial
+//     results of grains of kAttentionGrain units are added in order.
+//     dq_ic = sum of fma(s, k_jc), which goes on from dq_ic if `continues`. The
+//     sum over kMaxAttentionLanes keys, of one panel or of several smaller
+//     ones, is a term of dq; terms are added in order.
 //   dq and dk lack the factor `scale`. Tiles must begin at a multiple of
 //   kAttentionQueries.
+// attention_sum: x (out, rows; absent: none), sum (inout, or, unless
+//   `continues`, out; absent: none), terms (in, lines; absent: no line), rows
+//   of attention_padded(columns) float32. sum' is the lines of terms, added in
+//   order to sum if `continues`, else to 0. x = r(sum' * scale + 0). Without x,
+//   sum' is stored in sum.
 // attention_unpack: x (out, rows), packed (in, float32). A unit is a panel, as
 //   of attention_pack: x = r(packed * scale + 0).
-// attention_round: x (out, rows), wide (in, float32, as of attention_widen):
-//   x = r(wide * scale + 0).
-struct AttentionBackwardArgs {
-  std::uint32_t columns;        // of a row of q and k
-  std::uint32_t value_columns;  // of a row of v and g
-  std::uint32_t lanes;          // a multiple of kAttentionLanes
-  std::uint32_t rows;           // keys of the panel, at most `lanes`
-  float scale;
-  std::uint32_t reserved;
-  // Unit i sees the lanes below visible + i % period: units are the queries of
-  // all heads that share the keys.
-  std::int64_t visible;
-  std::uint64_t period;
+struct AttentionDotOperand {
+  enum : int { g, out, lse, dot, count };
+};
+struct AttentionSumOperand {
+  enum : int { x, sum, terms, count };
+};
+struct AttentionUnpackOperand {
+  enum : int { x, packed, count };
+};
+struct AttentionBackwardOperand {
+  enum : int { q, g, dot, mask, dq, keys, count };
 };
 
 struct AttentionDot {
@@ -87,12 +119,20 @@ struct AttentionDot {
   float dot;
 };
 
+// AttentionKeys begins a panel of keys: unit i sees the lanes below visible +
+// i.
+struct alignas(64) AttentionKeys {
+  std::int64_t visible;
+  std::uint32_t rows;  // keys of the panel, at most `lanes`
+};
+
 inline constexpr std::size_t kAttentionLanes = 16;
 inline constexpr std::size_t kMaxAttentionLanes = 64;
 inline constexpr std::size_t kMaxAttentionColumns = 256;
 inline constexpr std::size_t kMaxAttentionKeys = 32;
 inline constexpr std::size_t kAttentionQueries = 16;
-inline constexpr std::size_t kAttentionGrain = 1024;  // of queries
+inline constexpr std::size_t kAttentionGrain = 256;  // of queries
+inline constexpr std::size_t kAttentionLines = 16;   // of attention_sum
 
 // attention_keys() is the number of keys after which the largest score is
 // updated. A function of the columns alone: it changes the bits. Chosen so that
@@ -152,6 +192,13 @@ constexpr std::size_t attention_backward_scratch_bytes(
     bool is_float32) noexcept {
   return sizeof(float) * kAttentionQueries *
          (2 * lanes + (is_float32 ? 0 : columns + value_columns));
+}
+
+// has_lost_lse() returns whether LogSumExp::low of a row with this lse matters:
+// for a small |lse| it is less than the rounding of a score or, of 16 bits, of
+// the result.
+inline bool has_lost_lse(float lse, bool is_float32) noexcept {
+  return std::fabs(lse) >= (is_float32 ? 64.0f : 1024.0f) && std::isfinite(lse);
 }
 
 // attention_lse() returns the LogSumExp of a row, of its AttentionState.

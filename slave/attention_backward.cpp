@@ -1,6 +1,6 @@
 // The kernels of attention, backward, compiled once per target by Highway. A
 // panel is keys, one in each lane, and the queries stream past it: dk and dv
-// are sums of the panel, dq is added to the row of each query. The
+// are sums of the panel, which also gives a term of dq to each query. The
 // probabilities are computed again from lse.
 
 #include "slave/attention_args.h"
@@ -41,36 +41,26 @@ struct ProductSum {
 };
 
 template <class Format>
-HWY_INLINE void dot_rows(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void dot_rows(const void* arguments, const Tile& tile,
+                         Result& flags) {
+  using At = AttentionDotOperand;
   using Element = typename Format::Element;
   const std::size_t columns =
       static_cast<const AttentionArgs*>(arguments)->value_columns;
-  const auto* g = operand<const Element>(tile, 0);
-  const auto* out = operand<const Element>(tile, 1);
-  const auto* lse = operand<const float>(tile, 2);
-  auto* result = operand<AttentionDot>(tile, 3);
+  const auto* g = operand<const Element>(tile, At::g);
+  const auto* out = operand<const Element>(tile, At::out);
+  const auto* lse = operand<const float>(tile, At::lse);
+  auto* result = operand<AttentionDot>(tile, At::dot);
   for (std::size_t i = 0; i < tile.count; ++i) {
     Chains<1> sums(0.0f);
     accumulate<ProductSum>(Rows<Format>{{g}, {out}}, columns, sums);
     result[i] = {{lse[i], 0}, sums.sum(0)};
+    if (HWY_UNLIKELY(
+            has_lost_lse(lse[i], std::is_same<Format, Float32>::value))) {
+      flags.flag(tile.first + i, 1);
+    }
     g += columns;
     out += columns;
-  }
-}
-
-template <class Format>
-HWY_INLINE void widen_rows(const void* arguments, const Tile& tile, Result&) {
-  const std::size_t columns =
-      static_cast<const AttentionArgs*>(arguments)->columns;
-  const std::size_t padded = attention_padded(columns);
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  auto* wide = operand<float>(tile, 1);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    const float* const row = widened<Format>(x, columns, wide);
-    if (row != wide) std::memcpy(wide, row, columns * sizeof(float));
-    std::fill(wide + columns, wide + padded, 0.0f);
-    x += columns;
-    wide += padded;
   }
 }
 
@@ -89,15 +79,33 @@ HWY_INLINE void store_scaled(const float* row, float scale, std::size_t columns,
 }
 
 template <class Format>
-HWY_INLINE void round_rows(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void sum_lines(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionSumOperand;
+  const DF df;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  auto* x = operand<typename Format::Element>(tile, 0);
-  const auto* wide = operand<const float>(tile, 1);
-  auto* scratch = static_cast<float*>(tile.scratch);
+  const Operand& layout = tile.layout[At::terms];
+  const std::size_t padded = attention_padded(args.columns);
+  const std::size_t lines = layout.lines();
+  auto* x = operand<typename Format::Element>(tile, At::x);
+  auto* sum = operand<float>(tile, At::sum);
+  const auto* terms = operand<const float>(tile, At::terms);
+  auto* const scratch = static_cast<float*>(tile.scratch);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    store_scaled<Format>(wide, args.scale, args.columns, scratch, x);
+    float* const to = x != nullptr ? scratch : sum;
+    for (std::size_t c = 0; c < padded; c += kLanes) {
+      VF total = args.continues != 0 ? hn::LoadU(df, sum + c) : hn::Zero(df);
+      const float* term = terms + c;
+      for (std::size_t line = 0; line < lines; ++line) {
+        total = hn::Add(total, hn::LoadU(df, term));
+        term += layout.line_step / sizeof(float);
+      }
+      hn::StoreU(total, df, to + c);
+    }
+    terms += layout.unit_step / sizeof(float);
+    if (sum != nullptr) sum += padded;
+    if (x == nullptr) continue;
+    store_scaled<Format>(scratch, args.scale, args.columns, scratch, x);
     x += args.columns;
-    wide += attention_padded(args.columns);
   }
 }
 
@@ -105,8 +113,9 @@ template <class Format>
 HWY_INLINE void unpack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
   const std::size_t columns = args.columns, lanes = args.lanes;
-  auto* x = operand<typename Format::Element>(tile, 0);
-  const auto* packed = operand<const float>(tile, 1);
+  auto* x = operand<typename Format::Element>(tile, AttentionUnpackOperand::x);
+  const auto* packed =
+      operand<const float>(tile, AttentionUnpackOperand::packed);
   auto* row = static_cast<float*>(tile.scratch);
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
@@ -168,62 +177,54 @@ HWY_NOINLINE void gradients(float* scores, float* products, const float* mask,
 
 // visible_lanes() describes `count` queries from unit `first` on. Returns
 // whether one of them sees a lane.
-HWY_INLINE bool visible_lanes(const AttentionBackwardArgs& args,
-                              std::size_t first, std::size_t count,
-                              Visible& visible) {
-  const auto most = static_cast<std::int64_t>(args.lanes);
-  bool all = true, any = false;
+HWY_INLINE bool visible_lanes(std::int64_t visible_of_first, std::size_t count,
+                              std::size_t lanes, Visible& visible) {
+  const auto most = static_cast<std::int64_t>(lanes);
+  visible.all = visible_of_first >= most;
+  if (visible.all) return true;
   for (std::size_t j = 0; j < count; ++j) {
-    const auto row = static_cast<std::int64_t>((first + j) % args.period);
-    const auto end = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(args.visible + row, 0, most));
     visible.begin[j] = 0;
-    visible.end[j] = end;
-    all = all && end == most;
-    any = any || end != 0;
+    visible.end[j] = static_cast<std::int32_t>(std::clamp<std::int64_t>(
+        visible_of_first + static_cast<std::int64_t>(j), 0, most));
   }
-  visible.all = all;
-  return any;
+  return visible.end[count - 1] != 0;
 }
 
-// accumulate_queries() adds to dq, whose rows are `padded` floats, the products
-// of s and the rows of the keys that are visible, kAttentionLanes keys at once.
-HWY_INLINE void accumulate_queries(const float* s, const float* keys,
-                                   std::size_t count, std::size_t lanes,
-                                   std::size_t rows, std::size_t padded,
-                                   const Visible& visible, float* dq) {
-  const Accumulation kind{nullptr};
-  const bool all = visible.all || !has_nonfinite(keys, rows * padded);
-  for (std::size_t first = 0; first < rows; first += kAttentionLanes) {
-    const std::size_t terms = std::min(kAttentionLanes, rows - first);
-    const float* const right = keys + first * padded;
-    if (HWY_LIKELY(all)) {
-      product(kind, {s + first, lanes, 1}, count, terms, right, padded, dq);
-      continue;
-    }
-    for (std::size_t j = 0; j < count; ++j) {
-      const auto end = static_cast<std::size_t>(visible.end[j]);
-      if (end <= first) continue;
-      product(kind, {s + j * lanes + first, lanes, 1}, 1,
-              std::min(terms, end - first), right, padded, dq + j * padded);
-    }
+// sum_queries() computes rows of dq, `padded` floats each, from s and the rows
+// of the keys that are visible.
+HWY_INLINE void sum_queries(const Chain& kind, const float* s,
+                            const float* keys, std::size_t count,
+                            std::size_t lanes, std::size_t rows,
+                            std::size_t padded, const Visible& visible,
+                            float* dq) {
+  if (HWY_LIKELY(visible.all || !has_nonfinite(keys, rows * padded))) {
+    product(kind, {s, lanes, 1}, count, rows, keys, padded, dq);
+    return;
+  }
+  for (std::size_t j = 0; j < count; ++j) {
+    const std::size_t seen =
+        std::min(rows, static_cast<std::size_t>(visible.end[j]));
+    product(kind, {s + j * lanes, lanes, 1}, 1, seen, keys, padded,
+            dq + j * padded);
   }
 }
 
 template <class Format>
 HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionBackwardOperand;
   using Element = typename Format::Element;
-  const auto& args = *static_cast<const AttentionBackwardArgs*>(arguments);
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
   const std::size_t columns = args.columns, lanes = args.lanes;
   const std::size_t value_columns = args.value_columns;
   constexpr std::size_t step = kAttentionQueries;
   const std::size_t padded = attention_padded(columns);
-  const auto* q = operand<const Element>(tile, 0);
-  const auto* g = operand<const Element>(tile, 1);
-  const auto* dots = operand<const AttentionDot>(tile, 2);
-  const auto* mask = operand<const float>(tile, 3);
-  auto* dq = operand<float>(tile, 4);
-  const auto* packed_k = operand<const float>(tile, 5);
+  const auto* q = operand<const Element>(tile, At::q);
+  const auto* g = operand<const Element>(tile, At::g);
+  const auto* dots = operand<const AttentionDot>(tile, At::dot);
+  const auto* mask = operand<const float>(tile, At::mask);
+  auto* dq = operand<float>(tile, At::dq);
+  const auto& panel = *operand<const AttentionKeys>(tile, At::keys);
+  const auto* packed_k = reinterpret_cast<const float*>(&panel + 1);
   const float* const packed_v = packed_k + columns * lanes;
   const float* const keys = packed_v + value_columns * lanes;
   auto* dk = partial_result<float>(tile);
@@ -231,6 +232,7 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   float* const s = p + step * lanes;
   float* const q_copy = s + step * lanes;
   float* const g_copy = q_copy + step * columns;
+  const Chain chain{args.continues != 0};
   Visible visible;
   for (std::size_t at = 0; at < tile.count; at += step) {
     const std::size_t count = std::min(step, tile.count - at);
@@ -239,7 +241,8 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
       dk += (columns + value_columns) * lanes;
     }
     float* const dv = dk + columns * lanes;
-    if (visible_lanes(args, tile.first + at, count, visible)) {
+    const auto first = static_cast<std::int64_t>(tile.first + at);
+    if (visible_lanes(panel.visible + first, count, lanes, visible)) {
       const float* const wide_q =
           widened<Format>(q + at * columns, count * columns, q_copy);
       const float* const wide_g = widened<Format>(
@@ -252,8 +255,10 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
                 count, lanes, visible);
       accumulate(p, wide_g, count, value_columns, lanes, nullptr, visible, dv);
       accumulate(s, wide_q, count, columns, lanes, nullptr, visible, dk);
-      accumulate_queries(s, keys, count, lanes, args.rows, padded, visible,
-                         dq + at * padded);
+      sum_queries(chain, s, keys, count, lanes, panel.rows, padded, visible,
+                  dq + at * padded);
+    } else if (!chain.continues) {
+      std::fill(dq + at * padded, dq + (at + count) * padded, 0.0f);
     }
   }
 }
@@ -261,10 +266,9 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
 }  // namespace
 
 SWAMP_KERNELS(attention_dot, kUpTo32, dot_rows<A>)
-SWAMP_KERNELS(attention_widen, kUpTo32, widen_rows<A>)
 SWAMP_KERNELS(attention_backward, kUpTo32, backward<A>)
+SWAMP_KERNELS(attention_sum, kUpTo32, sum_lines<A>)
 SWAMP_KERNELS(attention_unpack, kUpTo32, unpack<A>)
-SWAMP_KERNELS(attention_round, kUpTo32, round_rows<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

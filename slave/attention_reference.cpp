@@ -2,7 +2,9 @@
 // formulas of slave/attention_args.h in plain loops.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "slave/attention_args.h"
@@ -16,15 +18,48 @@ constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 template <class Format>
 void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
-  auto* packed = static_cast<float*>(tile.operands[1]);
+  const auto* x = static_cast<typename Format::Element*>(
+      tile.operands[AttentionPackOperand::x]);
+  auto* packed =
+      static_cast<float*>(tile.operands[AttentionPackOperand::packed]);
+  auto* wide = static_cast<float*>(tile.operands[AttentionPackOperand::wide]);
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t c = 0; c < args.columns; ++c) {
       for (std::size_t i = 0; i < args.lanes; ++i) {
         *packed++ = i < args.rows ? Format::widen(x[i * args.columns + c]) : 0;
       }
     }
+    for (std::size_t i = 0; wide != nullptr && i < args.rows; ++i) {
+      for (std::size_t c = 0; c < attention_padded(args.columns); ++c) {
+        *wide++ = c < args.columns ? Format::widen(x[i * args.columns + c]) : 0;
+      }
+    }
     x += args.rows * args.columns;
+  }
+}
+
+template <class Format>
+void mask(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionMaskOperand;
+  const auto& args = *static_cast<const AttentionMaskArgs*>(arguments);
+  const auto* from = static_cast<const std::byte*>(tile.operands[At::mask]);
+  auto* to = static_cast<float*>(tile.operands[At::values]);
+  const Operand& layout = tile.layout[At::mask];
+  for (std::size_t i = 0; i < tile.count * args.lanes; ++i) {
+    const std::size_t lane = i % args.lanes;
+    const std::size_t element = args.shared != 0 ? 0 : lane;
+    const std::byte* at = from + i / args.lanes * layout.unit_step;
+    if (lane >= args.rows) {
+      to[i] = 0;
+    } else if (args.bytes != 0) {
+      at += element * (layout.lines() == 1 ? 1 : layout.line_step);
+      to[i] = *at != std::byte{0} ? 0 : kMinusInf;
+    } else {
+      typename Format::Element value;
+      at += element * (layout.lines() == 1 ? sizeof value : layout.line_step);
+      std::memcpy(&value, at, sizeof value);
+      to[i] = Format::widen(value);
+    }
   }
 }
 
@@ -48,15 +83,16 @@ float dot(const typename Format::Element* row, Lane packed,
 
 template <class Format>
 void attention(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionOperand;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  const auto* k = static_cast<typename Format::Element*>(tile.operands[0]);
-  const auto* v = static_cast<typename Format::Element*>(tile.operands[1]);
-  const auto* mask = static_cast<float*>(tile.operands[3]);
+  const auto* k = static_cast<typename Format::Element*>(tile.operands[At::k]);
+  const auto* v = static_cast<typename Format::Element*>(tile.operands[At::v]);
+  const auto* mask = static_cast<float*>(tile.operands[At::mask]);
   const std::int64_t visible =
-      static_cast<AttentionPosition*>(tile.operands[4])->visible;
+      static_cast<AttentionPosition*>(tile.operands[At::position])->visible;
   const std::size_t step = attention_keys(args.columns, args.value_columns);
   for (std::size_t i = 0; i < args.lanes; ++i) {
-    const Lane q{static_cast<float*>(tile.operands[2]) + i, args.lanes};
+    const Lane q{static_cast<float*>(tile.operands[At::q]) + i, args.lanes};
     const Lane state{static_cast<float*>(tile.partial) + i, args.lanes};
     float& max = state[AttentionState::kMax];
     float& sum = state[AttentionState::kSum];
@@ -102,10 +138,11 @@ void attention(const void* arguments, const Tile& tile, Result&) {
 
 template <class Format>
 void output(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionOutputOperand;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  auto* out = static_cast<typename Format::Element*>(tile.operands[0]);
-  auto* state = static_cast<float*>(tile.operands[1]);
-  auto* lse = static_cast<float*>(tile.operands[2]);
+  auto* out = static_cast<typename Format::Element*>(tile.operands[At::out]);
+  auto* state = static_cast<float*>(tile.operands[At::state]);
+  auto* lse = static_cast<float*>(tile.operands[At::lse]);
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       const Lane lane{state + i, args.lanes};
@@ -122,53 +159,59 @@ void output(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-void dot_rows(const void* arguments, const Tile& tile, Result&) {
+void dot_rows(const void* arguments, const Tile& tile, Result& flags) {
+  using At = AttentionDotOperand;
   const std::size_t columns =
       static_cast<const AttentionArgs*>(arguments)->value_columns;
-  const auto* g = static_cast<typename Format::Element*>(tile.operands[0]);
-  const auto* out = static_cast<typename Format::Element*>(tile.operands[1]);
-  const auto* lse = static_cast<float*>(tile.operands[2]);
-  auto* dots = static_cast<AttentionDot*>(tile.operands[3]);
+  const auto* g = static_cast<typename Format::Element*>(tile.operands[At::g]);
+  const auto* out =
+      static_cast<typename Format::Element*>(tile.operands[At::out]);
+  const auto* lse = static_cast<float*>(tile.operands[At::lse]);
+  auto* dots = static_cast<AttentionDot*>(tile.operands[At::dot]);
   for (std::size_t i = 0; i < tile.count; ++i) {
     std::vector<float> products;
     for (std::size_t c = 0; c < columns; ++c) {
       products.push_back(Format::widen(*g++) * Format::widen(*out++));
     }
     dots[i] = {{lse[i], 0}, chain_sum(products.data(), columns)};
-  }
-}
-
-template <class Format>
-void widen_rows(const void* arguments, const Tile& tile, Result&) {
-  const std::size_t columns =
-      static_cast<const AttentionArgs*>(arguments)->columns;
-  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
-  auto* wide = static_cast<float*>(tile.operands[1]);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    for (std::size_t c = 0; c < attention_padded(columns); ++c) {
-      *wide++ = c < columns ? Format::widen(*x++) : 0;
+    if (has_lost_lse(lse[i], std::is_same<Format, Float32>::value)) {
+      flags.flag(tile.first + i, 1);
     }
   }
 }
 
 template <class Format>
-void round_rows(const void* arguments, const Tile& tile, Result&) {
+void sum_lines(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionSumOperand;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
-  const auto* wide = static_cast<float*>(tile.operands[1]);
+  const Operand& layout = tile.layout[At::terms];
+  auto* x = static_cast<typename Format::Element*>(tile.operands[At::x]);
+  auto* sum = static_cast<float*>(tile.operands[At::sum]);
+  const auto* terms = static_cast<const float*>(tile.operands[At::terms]);
+  const std::size_t padded = attention_padded(args.columns);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    for (std::size_t c = 0; c < args.columns; ++c) {
-      *x++ = Format::narrow(wide[c] * args.scale + 0.0f);
+    for (std::size_t c = 0; c < padded; ++c) {
+      float total = args.continues != 0 ? sum[i * padded + c] : 0;
+      for (std::size_t line = 0; line < layout.lines(); ++line) {
+        total +=
+            terms[(i * layout.unit_step + line * layout.line_step) / 4 + c];
+      }
+      if (x == nullptr) {
+        sum[i * padded + c] = total;
+      } else if (c < args.columns) {
+        x[i * args.columns + c] = Format::narrow(total * args.scale + 0.0f);
+      }
     }
-    wide += attention_padded(args.columns);
   }
 }
 
 template <class Format>
 void unpack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
-  const auto* packed = static_cast<float*>(tile.operands[1]);
+  auto* x = static_cast<typename Format::Element*>(
+      tile.operands[AttentionUnpackOperand::x]);
+  const auto* packed =
+      static_cast<float*>(tile.operands[AttentionUnpackOperand::packed]);
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       for (std::size_t c = 0; c < args.columns; ++c) {
@@ -181,13 +224,16 @@ void unpack(const void* arguments, const Tile& tile, Result&) {
 
 template <class Format>
 void backward(const void* arguments, const Tile& tile, Result&) {
-  const auto& args = *static_cast<const AttentionBackwardArgs*>(arguments);
-  const auto* q = static_cast<typename Format::Element*>(tile.operands[0]);
-  const auto* g = static_cast<typename Format::Element*>(tile.operands[1]);
-  const auto* dots = static_cast<AttentionDot*>(tile.operands[2]);
-  const auto* mask = static_cast<float*>(tile.operands[3]);
-  auto* dq = static_cast<float*>(tile.operands[4]);
-  auto* panel = static_cast<float*>(tile.operands[5]);
+  using At = AttentionBackwardOperand;
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const auto* q = static_cast<typename Format::Element*>(tile.operands[At::q]);
+  const auto* g = static_cast<typename Format::Element*>(tile.operands[At::g]);
+  const auto* dots = static_cast<AttentionDot*>(tile.operands[At::dot]);
+  const auto* mask = static_cast<float*>(tile.operands[At::mask]);
+  auto* dq = static_cast<float*>(tile.operands[At::dq]);
+  const auto& header = *static_cast<AttentionKeys*>(tile.operands[At::keys]);
+  auto* panel = static_cast<float*>(tile.operands[At::keys]) +
+                sizeof(AttentionKeys) / sizeof(float);
   auto* partial = static_cast<float*>(tile.partial);
   const std::size_t padded = attention_padded(args.columns);
   const float* keys = panel + (args.columns + args.value_columns) * args.lanes;
@@ -199,9 +245,7 @@ void backward(const void* arguments, const Tile& tile, Result&) {
         (tile.first + at) % tile.grain_units == 0) {
       partial += (columns + value_columns) * args.lanes;
     }
-    // By query and group of keys.
-    const std::size_t groups = args.lanes / kAttentionLanes;
-    std::vector<float> dq_sums((end - at) * groups * columns);
+    if (args.continues == 0) std::fill(dq + at * padded, dq + end * padded, 0);
     for (std::size_t i = 0; i < args.lanes; ++i) {
       const Lane k{panel + i, args.lanes};
       const Lane v{panel + columns * args.lanes + i, args.lanes};
@@ -209,9 +253,8 @@ void backward(const void* arguments, const Tile& tile, Result&) {
       const Lane dv{partial + columns * args.lanes + i, args.lanes};
       std::vector<float> dk_sums(columns), dv_sums(value_columns);
       for (std::size_t j = at; j < end; ++j) {
-        const auto row =
-            static_cast<std::int64_t>((tile.first + j) % args.period);
-        if (static_cast<std::int64_t>(i) >= args.visible + row) continue;
+        const auto row = static_cast<std::int64_t>(tile.first + j);
+        if (static_cast<std::int64_t>(i) >= header.visible + row) continue;
         const auto* q_row = q + j * columns;
         const auto* g_row = g + j * value_columns;
         float e = dot<Format>(q_row, k, columns) * args.scale;
@@ -225,17 +268,13 @@ void backward(const void* arguments, const Tile& tile, Result&) {
         }
         for (std::size_t c = 0; c < columns; ++c) {
           dk_sums[c] = std::fma(s, Format::widen(q_row[c]), dk_sums[c]);
-          if (i >= args.rows) continue;
-          float& sum =
-              dq_sums[((j - at) * groups + i / kAttentionLanes) * columns + c];
+          if (i >= header.rows) continue;
+          float& sum = dq[j * padded + c];
           sum = std::fma(s, keys[i * padded + c], sum);
         }
       }
       for (std::size_t c = 0; c < columns; ++c) dk[c] += dk_sums[c];
       for (std::size_t c = 0; c < value_columns; ++c) dv[c] += dv_sums[c];
-    }
-    for (std::size_t i = 0; i < dq_sums.size(); ++i) {
-      dq[(at + i / columns / groups) * padded + i % columns] += dq_sums[i];
     }
   }
 }
@@ -243,12 +282,12 @@ void backward(const void* arguments, const Tile& tile, Result&) {
 }  // namespace
 
 SWAMP_KERNELS(attention_pack, kUpTo32, pack<A>)
+SWAMP_KERNELS(attention_mask, kUpTo32, mask<A>)
 SWAMP_KERNELS(attention, kUpTo32, attention<A>)
 SWAMP_KERNELS(attention_output, kUpTo32, output<A>)
 SWAMP_KERNELS(attention_dot, kUpTo32, dot_rows<A>)
-SWAMP_KERNELS(attention_widen, kUpTo32, widen_rows<A>)
 SWAMP_KERNELS(attention_backward, kUpTo32, backward<A>)
+SWAMP_KERNELS(attention_sum, kUpTo32, sum_lines<A>)
 SWAMP_KERNELS(attention_unpack, kUpTo32, unpack<A>)
-SWAMP_KERNELS(attention_round, kUpTo32, round_rows<A>)
 
 }  // namespace swamp::slave::reference

@@ -38,8 +38,8 @@ template <class In, class Out>
 HWY_INLINE void cast(const void* args, const Tile& tile, Result&) {
   const float number = static_cast<const CastArgs*>(args)->divisor;
   const auto divisor = hn::Set(DF(), number);
-  const Input<In> in(tile, 0);
-  const Output<Out> out(tile, 1);
+  const Input<In> in(tile, CastOperand::in);
+  const Output<Out> out(tile, CastOperand::out);
   if (number == 1.0f) {
     for_each_vector_out(tile, Cast<In, Out, false>{divisor}, out, in);
   } else {
@@ -65,8 +65,8 @@ template <class In>
 HWY_INLINE void accumulate(const void* args, const Tile& tile, Result&) {
   const float number = static_cast<const AccumulateArgs*>(args)->divisor;
   const auto divisor = hn::Set(DF(), number);
-  const Input<In> in(tile, 0);
-  const InOut<Float32> sum(tile, 1);
+  const Input<In> in(tile, AccumulateOperand::in);
+  const InOut<Float32> sum(tile, AccumulateOperand::sum);
   if (number == 1.0f) {
     for_each_vector(tile, Accumulate<In, false>{divisor}, in, sum);
   } else {
@@ -95,8 +95,8 @@ template <class In, class Out>
 HWY_INLINE void lerp(const void* args, const Tile& tile, Result&) {
   const auto& numbers = *static_cast<const LerpArgs*>(args);
   const auto coefficient = hn::Set(DF(), numbers.coefficient);
-  const Input<In> in(tile, 0);
-  const InOut<Out> out(tile, 1);
+  const Input<In> in(tile, LerpOperand::in);
+  const InOut<Out> out(tile, LerpOperand::out);
   if (numbers.from_in == 0) {
     for_each_vector(tile, Lerp<In, Out, false>{coefficient}, in, out);
   } else {

@@ -1,8 +1,9 @@
 // The cross-entropy kernels, compiled once per target by Highway. Forward reads
 // each chunk for its maximum, the sum of the exponentials and, with label
 // smoothing, the weighted sum of the logits, while it prefetches the next
-// chunk; the loss is computed from these parts in double. Backward needs only
-// LogSumExp, so it takes any piece of a row.
+// chunk; the loss is computed from these parts in double. Of a row in pieces,
+// Pass::map has the weighted sum, and is omitted without weights. Backward
+// needs only LogSumExp, so it has no Pass::sum.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -162,88 +163,111 @@ HWY_NOINLINE CrossEntropyChunk chunk_of(const Source& source, std::size_t count,
   return {{sum == sum ? max : sum, sum}, sum_x, weight};
 }
 
-// parts_of() is the parts of a row.
-template <class Format, class Source>
-HWY_NOINLINE CrossEntropyParts parts_of(const CrossEntropyArgs& args,
-                                        const Source& source,
-                                        std::int64_t target,
-                                        bool prefetch_next) {
-  CrossEntropyChunk chunks[kMaxRowChunks];
-  std::size_t count = 0;
-  for (std::size_t at = 0; at < args.columns; at += kChunkColumns) {
-    const auto& chunk = source.from(at);
-    chunks[count++] = chunk_of(
-        chunk, std::min<std::size_t>(kChunkColumns, args.columns - at),
-        args.uniform != 0,
+// sum_chunks() sets the chunks of `columns` columns. If `prefetch_next`, the
+// columns of the next row are prefetched, which are as many.
+template <class Source>
+HWY_NOINLINE void sum_chunks(const Source& source, std::size_t columns,
+                             bool with_sum, bool prefetch_next,
+                             CrossEntropyChunk* chunk) {
+  for (std::size_t at = 0; at < columns; at += kChunkColumns) {
+    *chunk++ = chunk_of(
+        source.from(at), std::min(kChunkColumns, columns - at), with_sum,
         prefetch_next ? data_of(source.from(at + kChunkColumns)) : nullptr);
   }
-  CrossEntropyParts parts = combine_chunks(chunks, count);
-  const std::uint64_t column =
-      static_cast<std::uint64_t>(target - args.first_class);
-  if (column < args.columns) {
-    parts.target_x = Format::widen(data_of(source)[column]);
-  }
-  return parts;
 }
 
-// weight_of() is the weight of a target, which another rank may have.
-HWY_INLINE float weight_of(const CrossEntropyArgs& args, const float* weight,
-                           std::int64_t target) {
-  const std::uint64_t column =
-      static_cast<std::uint64_t>(target - args.first_class);
-  return weight == nullptr || column >= args.columns ? 1.0f : weight[column];
-}
-
+// add_weighted() adds a piece to sum_x and weight of its chunks.
 template <class Format>
-HWY_INLINE void cross_entropy_rows(const void* arguments, const Tile& tile) {
-  const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  const auto* weight = operand<const float>(tile, 2);
-  auto* loss = operand<float>(tile, 3);
-  auto* high = operand<float>(tile, 4);
-  auto* low = operand<float>(tile, 5);
-  const bool prefetch_next = tile.prefetch_bytes != 0;
-  for (std::size_t i = 0; i < tile.count; ++i, x += args.columns) {
-    const std::int64_t target = target_of(args, tile.operands[1], i);
-    const CrossEntropyParts parts =
-        weight == nullptr
-            ? parts_of<Format>(args, Unweighted<Format>{{x}}, target,
-                               prefetch_next)
-            : parts_of<Format>(args, Weighted<Format>{{x}, {weight}}, target,
-                               prefetch_next);
-    const double log_sum = log_positive(parts.sum);
-    const LogSumExp lse = log_sum_exp(parts.max, log_sum);
-    high[i] = lse.high;
-    if (low != nullptr) low[i] = lse.low;
-    loss[i] = target == args.ignore_index
-                  ? 0.0f
-                  : cross_entropy_loss(args, parts, log_sum,
-                                       weight_of(args, weight, target));
-  }
-}
-
-template <class Format>
-HWY_INLINE void cross_entropy_sum(const void* arguments, const Tile& tile) {
-  const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  const auto* weight = operand<const float>(tile, 2);
-  if (weight != nullptr) {
-    auto& record = *partial_result<CrossEntropySums>(tile);
+HWY_NOINLINE void add_weighted(const Weighted<Format>& source,
+                               const RowPart& part, std::size_t columns,
+                               CrossEntropyState& state) {
+  const auto visit = [&](std::size_t c, std::size_t at,
+                         std::size_t count) HWY_ATTR {
+    CrossEntropyChunk& chunk = state.chunks()[c];
+    if ((part.first + at) % kChunkColumns == 0) {
+      state.x.clear();
+      state.weight.clear();
+    }
     Chains<2> sums(0.0f);
-    std::memcpy(sums.chain[0], record.x.chains, sizeof record.x);
-    std::memcpy(sums.chain[1], record.weight.chains, sizeof record.weight);
-    accumulate<WeightedSums>(
-        Weighted<Format>{{x}, {weight}}, tile.count, sums,
-        hn::Set(DF(), chunk_shift(operand<const SoftmaxChunk>(tile, 1)->max)));
-    std::memcpy(record.x.chains, sums.chain[0], sizeof record.x);
-    std::memcpy(record.weight.chains, sums.chain[1], sizeof record.weight);
+    sums.load(0, state.x);
+    sums.load(1, state.weight);
+    accumulate<WeightedSums>(source.from(at), count, sums,
+                             hn::Set(DF(), chunk_shift(chunk.exp.max)));
+    sums.store(0, state.x);
+    sums.store(1, state.weight);
+    if (!ends_chunk(part.first + at + count, columns)) return;
+    chunk.sum_x = state.x.total();
+    chunk.weight = state.weight.total();
+  };
+  for_each_chunk(part.first, part.columns, visit);
+}
+
+// finish_row() writes the results of row i of a tile.
+HWY_INLINE void finish_row(const CrossEntropyArgs& args, const Tile& tile,
+                           std::size_t i, CrossEntropyState& state) {
+  using At = CrossEntropyOperand;
+  CrossEntropyParts parts =
+      combine_chunks(state.chunks(), chunks_of(args.columns));
+  parts.target_x = state.target_x;
+  if (args.gives_parts != 0) {
+    operand<CrossEntropyParts>(tile, At::loss)[i] = parts;
     return;
   }
-  auto* chunk = partial_result<CrossEntropyChunk>(tile);
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
-    *chunk = chunk_of(Unweighted<Format>{{x + at}},
-                      std::min(kChunkColumns, tile.count - at),
-                      args.uniform != 0, nullptr);
+  const double log_sum = log_positive(parts.sum);
+  const LogSumExp lse = log_sum_exp(parts.max, log_sum);
+  operand<float>(tile, At::high)[i] = lse.high;
+  auto* low = operand<float>(tile, At::low);
+  if (low != nullptr) low[i] = lse.low;
+  auto* loss = operand<float>(tile, At::loss);
+  if (loss == nullptr) return;
+  const bool ignored =
+      operand<const std::int64_t>(tile, At::target)[i] == args.ignore_index;
+  loss[i] = ignored
+                ? 0.0f
+                : cross_entropy_loss(args, parts, log_sum, state.target_weight);
+}
+
+// Of rows without a target: beyond all columns.
+constexpr std::uint64_t kNoColumn = ~std::uint64_t{0};
+
+template <class Format>
+HWY_INLINE void cross_entropy(const void* arguments, const Tile& tile,
+                              Result&) {
+  using At = CrossEntropyOperand;
+  const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
+  const RowPart part = part_of_rows(tile, args.columns);
+  const auto* weight = operand<const float>(tile, At::weight);
+  const auto* targets = operand<const std::int64_t>(tile, At::target);
+  const bool with_sum = args.uniform != 0;
+  const bool prefetch_next = tile.prefetch_bytes != 0;
+  auto& state = *static_cast<CrossEntropyState*>(tile.state);
+  CrossEntropyChunk* const chunks = state.chunks() + part.first / kChunkColumns;
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const auto* x =
+        operand<const typename Format::Element>(tile, At::x) + i * part.columns;
+    const std::uint64_t column =
+        targets == nullptr ? kNoColumn
+                           : target_column(args, targets[i], part.first);
+    const Weighted<Format> weighted{{x}, {weight}};
+    if (part.sums) {
+      if (part.first == 0) {
+        state.target_x = 0;
+        state.target_weight = 1;
+      }
+      if (column < part.columns) state.target_x = Format::widen(x[column]);
+      if (weight != nullptr) {
+        sum_chunks(weighted, part.columns, with_sum, prefetch_next, chunks);
+      } else {
+        sum_chunks(Unweighted<Format>{{x}}, part.columns, with_sum,
+                   prefetch_next, chunks);
+      }
+    } else if (with_sum) {
+      add_weighted(weighted, part, args.columns, state);
+    }
+    if (part.maps && weight != nullptr && column < part.columns) {
+      state.target_weight = weight[column];
+    }
+    if (part.is_last) finish_row(args, tile, i, state);
   }
 }
 
@@ -274,62 +298,34 @@ HWY_NOINLINE void backward_piece(const CrossEntropyArgs& args,
   }
 }
 
-// backward_row() writes `count` columns from `first` of row i of a tile.
 template <class Format>
-HWY_INLINE void backward_row(const CrossEntropyArgs& args, const Tile& tile,
-                             std::size_t i, std::size_t first,
-                             std::size_t count,
-                             const typename Format::Element* x,
-                             typename Format::Element* dx) {
-  const std::int64_t target = target_of(args, tile.operands[1], i);
-  if (target == args.ignore_index) {
-    std::memset(dx, 0, count * sizeof *dx);
-    return;
-  }
-  const CrossEntropyRow& row = operand<const CrossEntropyRow>(tile, 2)[i];
-  const auto* weight = operand<const float>(tile, 3);
-  const std::uint64_t column =
-      static_cast<std::uint64_t>(target - args.first_class) - first;
-  if (weight == nullptr) {
-    backward_piece<Format>(args, Unweighted<Format>{{x}}, row, column, count,
-                           dx);
-  } else {
-    backward_piece<Format>(args, Weighted<Format>{{x}, {weight}}, row, column,
-                           count, dx);
-  }
-}
-
-template <class Format>
-HWY_INLINE void backward_rows(const void* arguments, const Tile& tile) {
+HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+  using At = CrossEntropyBackwardOperand;
   using Element = typename Format::Element;
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
-  const auto* x = operand<const Element>(tile, 0);
-  auto* dx = operand<Element>(tile, 4);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    backward_row<Format>(args, tile, i, 0, args.columns, x, dx);
-    x += args.columns;
-    dx += args.columns;
+  const RowPart part = part_of_rows(tile, args.columns);
+  const auto* weight = operand<const float>(tile, At::weight);
+  const auto* targets = operand<const std::int64_t>(tile, At::target);
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const auto* x = operand<const Element>(tile, At::x) + i * part.columns;
+    auto* dx = operand<Element>(tile, At::dx) + i * part.columns;
+    if (targets != nullptr && targets[i] == args.ignore_index) {
+      std::memset(dx, 0, part.columns * sizeof *dx);
+      continue;
+    }
+    const CrossEntropyRow& row =
+        operand<const CrossEntropyRow>(tile, At::row)[i];
+    const std::uint64_t column =
+        targets == nullptr ? kNoColumn
+                           : target_column(args, targets[i], part.first);
+    if (weight == nullptr) {
+      backward_piece<Format>(args, Unweighted<Format>{{x}}, row, column,
+                             part.columns, dx);
+    } else {
+      backward_piece<Format>(args, Weighted<Format>{{x}, {weight}}, row, column,
+                             part.columns, dx);
+    }
   }
-}
-
-template <class Format>
-HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
-  using Element = typename Format::Element;
-  backward_row<Format>(
-      *static_cast<const CrossEntropyArgs*>(arguments), tile, 0, tile.first,
-      tile.count, operand<const Element>(tile, 0), operand<Element>(tile, 4));
-}
-
-template <class Format>
-HWY_INLINE void cross_entropy(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) cross_entropy_rows<Format>(args, tile);
-  if (tile.pass == Pass::sum) cross_entropy_sum<Format>(args, tile);
-}
-
-template <class Format>
-HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
-  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
 }
 
 }  // namespace

@@ -7,6 +7,24 @@
 namespace swamp::slave::reference {
 namespace {
 
+const std::int64_t* targets_of(const Tile& tile) {
+  return static_cast<std::int64_t*>(tile.operands[CrossEntropyOperand::target]);
+}
+
+bool is_ignored(const CrossEntropyArgs& args, const Tile& tile, std::size_t i) {
+  const std::int64_t* const targets = targets_of(tile);
+  return targets != nullptr && targets[i] == args.ignore_index;
+}
+
+// column_of() returns the column of the target of row i, or -1.
+std::int64_t column_of(const CrossEntropyArgs& args, const Tile& tile,
+                       std::size_t i) {
+  const std::int64_t* const targets = targets_of(tile);
+  if (targets == nullptr) return -1;
+  const std::int64_t column = targets[i] - args.first_class;
+  return column < static_cast<std::int64_t>(args.columns) ? column : -1;
+}
+
 template <class Format>
 CrossEntropyChunk chunk_of(const CrossEntropyArgs& args,
                            const typename Format::Element* x,
@@ -28,9 +46,11 @@ CrossEntropyChunk chunk_of(const CrossEntropyArgs& args,
 template <class Format>
 CrossEntropyParts parts_of(const CrossEntropyArgs& args, const Tile& tile,
                            std::size_t row) {
-  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]) +
+  const auto* x = static_cast<typename Format::Element*>(
+                      tile.operands[CrossEntropyOperand::x]) +
                   row * args.columns;
-  const auto* weight = static_cast<float*>(tile.operands[2]);
+  const auto* weight =
+      static_cast<float*>(tile.operands[CrossEntropyOperand::weight]);
   std::vector<CrossEntropyChunk> chunks;
   for (std::size_t at = 0; at < args.columns; at += kChunkColumns) {
     chunks.push_back(chunk_of<Format>(
@@ -38,105 +58,65 @@ CrossEntropyParts parts_of(const CrossEntropyArgs& args, const Tile& tile,
         std::min<std::size_t>(kChunkColumns, args.columns - at)));
   }
   CrossEntropyParts parts = combine_chunks(chunks.data(), chunks.size());
-  const std::int64_t column =
-      target_of(args, tile.operands[1], row) - args.first_class;
-  if (column >= 0 && column < static_cast<std::int64_t>(args.columns)) {
+  const std::int64_t column = column_of(args, tile, row);
+  if (column >= 0) {
     parts.target_x = Format::widen(x[column]);
   }
   return parts;
 }
 
 template <class Format>
-void cross_entropy_rows(const void* arguments, const Tile& tile) {
+void cross_entropy(const void* arguments, const Tile& tile, Result&) {
+  using At = CrossEntropyOperand;
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
-  const auto* weight = static_cast<float*>(tile.operands[2]);
+  const auto* weight = static_cast<float*>(tile.operands[At::weight]);
   for (std::size_t row = 0; row < tile.count; ++row) {
     const CrossEntropyParts parts = parts_of<Format>(args, tile, row);
-    const std::int64_t target = target_of(args, tile.operands[1], row);
-    const std::int64_t column = target - args.first_class;
+    if (args.gives_parts != 0) {
+      static_cast<CrossEntropyParts*>(tile.operands[At::loss])[row] = parts;
+      continue;
+    }
     const double log_sum = log_positive(parts.sum);
     const LogSumExp lse = log_sum_exp(parts.max, log_sum);
-    const bool here =
-        column >= 0 && column < static_cast<std::int64_t>(args.columns);
-    static_cast<float*>(tile.operands[4])[row] = lse.high;
-    auto* low = static_cast<float*>(tile.operands[5]);
+    static_cast<float*>(tile.operands[At::high])[row] = lse.high;
+    auto* low = static_cast<float*>(tile.operands[At::low]);
     if (low != nullptr) low[row] = lse.low;
-    static_cast<float*>(tile.operands[3])[row] =
-        target == args.ignore_index
+    auto* loss = static_cast<float*>(tile.operands[At::loss]);
+    if (loss == nullptr) continue;
+    const std::int64_t column = column_of(args, tile, row);
+    loss[row] =
+        is_ignored(args, tile, row)
             ? 0
             : cross_entropy_loss(
                   args, parts, log_sum,
-                  weight != nullptr && here ? weight[column] : 1);
+                  weight != nullptr && column >= 0 ? weight[column] : 1);
   }
 }
 
 template <class Format>
-void cross_entropy_sum(const void* args, const Tile& tile) {
-  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
-  const auto* weight = static_cast<float*>(tile.operands[2]);
-  if (weight != nullptr) {
-    auto& sums = *static_cast<CrossEntropySums*>(tile.partial);
-    const float shift =
-        chunk_shift(static_cast<SoftmaxChunk*>(tile.operands[1])->max);
-    for (std::size_t j = 0; j < tile.count; ++j) {
-      sums.x.chains[j % kChains] += (Format::widen(x[j]) - shift) * weight[j];
-      sums.weight.chains[j % kChains] += weight[j];
-    }
-    return;
-  }
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
-    static_cast<CrossEntropyChunk*>(tile.partial)[at / kChunkColumns] =
-        chunk_of<Format>(*static_cast<const CrossEntropyArgs*>(args), x + at,
-                         nullptr, std::min(kChunkColumns, tile.count - at));
-  }
-}
-
-template <class Format>
-void backward_row(const CrossEntropyArgs& args, const Tile& tile, std::size_t i,
-                  std::size_t first, std::size_t count) {
+void backward(const void* arguments, const Tile& tile, Result&) {
+  using At = CrossEntropyBackwardOperand;
   using Element = typename Format::Element;
-  const Element* x = static_cast<Element*>(tile.operands[0]) + i * count;
-  Element* dx = static_cast<Element*>(tile.operands[4]) + i * count;
-  const std::int64_t target = target_of(args, tile.operands[1], i);
-  const auto& row = static_cast<CrossEntropyRow*>(tile.operands[2])[i];
-  const auto* weight = static_cast<float*>(tile.operands[3]);
-  const CrossEntropyFactors factors = cross_entropy_factors(args, row);
-  for (std::size_t j = 0; j < count; ++j) {
-    const float log_p = (Format::widen(x[j]) - row.lse.high) - row.lse.low;
-    const float p = exp_nonpositive(log_p > 0 ? 0 : log_p) * factors.a;
-    const float c = weight == nullptr ? factors.c : factors.c * weight[j];
-    const bool is_target =
-        static_cast<std::int64_t>(first + j) == target - args.first_class;
-    const float value = (is_target ? p - factors.b : p) - c;
-    dx[j] = target == args.ignore_index ? Element{}
-                                        : Format::narrow(row.gradient * value);
-  }
-}
-
-template <class Format>
-void backward_rows(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
+  const auto* weight = static_cast<float*>(tile.operands[At::weight]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    backward_row<Format>(args, tile, i, 0, args.columns);
+    const Element* x =
+        static_cast<Element*>(tile.operands[At::x]) + i * args.columns;
+    Element* dx =
+        static_cast<Element*>(tile.operands[At::dx]) + i * args.columns;
+    const std::int64_t column = column_of(args, tile, i);
+    const auto& row = static_cast<CrossEntropyRow*>(tile.operands[At::row])[i];
+    const CrossEntropyFactors factors = cross_entropy_factors(args, row);
+    for (std::size_t j = 0; j < args.columns; ++j) {
+      const float log_p = (Format::widen(x[j]) - row.lse.high) - row.lse.low;
+      const float p = exp_nonpositive(log_p > 0 ? 0 : log_p) * factors.a;
+      const float c = weight == nullptr ? factors.c : factors.c * weight[j];
+      const bool is_target = static_cast<std::int64_t>(j) == column;
+      const float value = (is_target ? p - factors.b : p) - c;
+      dx[j] = is_ignored(args, tile, i) ? Element{}
+                                        : Format::narrow(row.gradient * value);
+    }
   }
-}
-
-template <class Format>
-void backward_map(const void* args, const Tile& tile) {
-  backward_row<Format>(*static_cast<const CrossEntropyArgs*>(args), tile, 0,
-                       tile.first, tile.count);
-}
-
-template <class Format>
-void cross_entropy(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) cross_entropy_rows<Format>(args, tile);
-  if (tile.pass == Pass::sum) cross_entropy_sum<Format>(args, tile);
-}
-
-template <class Format>
-void backward(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
-  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Per-target exact_fma(): a * b + c of floats, rounded once, with the same bits
-// on every target. Re-included once per target, as Highway's own -inl.h.
+// Per-target exact_fma(): a * b + c of floats or doubles, rounded once, with
+// the same bits on every target. Re-included once per target, as Highway's own
+// -inl.h.
 #if defined(SWAMP_SLAVE_EXACT_FMA_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SWAMP_SLAVE_EXACT_FMA_INL_H_
 #undef SWAMP_SLAVE_EXACT_FMA_INL_H_
@@ -37,7 +38,10 @@ HWY_INLINE hn::Vec<DF> exact_fma(DF, hn::Vec<DF> a, hn::Vec<DF> b,
 #elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 // One lane in plain C++: Highway's own DemoteTo turns inf into the largest
-// finite float here.
+// finite float here. Of doubles, the C library's, which may be slow.
+HWY_INLINE double exact_fma_lane(double a, double b, double c) {
+  return std::fma(a, b, c);
+}
 HWY_INLINE float exact_fma_lane(float a, float b, float c) {
   const double product = static_cast<double>(a) * static_cast<double>(b);
   const double addend = c;
@@ -63,9 +67,10 @@ HWY_INLINE hn::Vec<DF> exact_fma(DF df, hn::Vec<DF> a, hn::Vec<DF> b,
   return hn::Set(
       df, exact_fma_lane(hn::GetLane(a), hn::GetLane(b), hn::GetLane(c)));
 #else
-  HWY_ALIGN float la[hn::MaxLanes(DF())];
-  HWY_ALIGN float lb[hn::MaxLanes(DF())];
-  HWY_ALIGN float lc[hn::MaxLanes(DF())];
+  using T = hn::TFromD<DF>;
+  HWY_ALIGN T la[hn::MaxLanes(DF())];
+  HWY_ALIGN T lb[hn::MaxLanes(DF())];
+  HWY_ALIGN T lc[hn::MaxLanes(DF())];
   hn::Store(a, df, la);
   hn::Store(b, df, lb);
   hn::Store(c, df, lc);
@@ -105,16 +110,28 @@ HWY_INLINE hn::Vec<DD> sum_to_odd(DD dd, hn::Vec<DD> product,
 template <class DF>
 HWY_INLINE hn::Vec<DF> exact_fma(DF df, hn::Vec<DF> a, hn::Vec<DF> b,
                                  hn::Vec<DF> c) {
-  const hn::Half<DF> dh;
-  const hn::Rebind<double, decltype(dh)> dd;
-  const auto half = [&](auto ha, auto hb, auto hc) HWY_ATTR {
-    const auto product = hn::Mul(hn::PromoteTo(dd, ha), hn::PromoteTo(dd, hb));
-    return hn::DemoteTo(dh, sum_to_odd(dd, product, hn::PromoteTo(dd, hc)));
-  };
-  return hn::Combine(
-      df,
-      half(hn::UpperHalf(dh, a), hn::UpperHalf(dh, b), hn::UpperHalf(dh, c)),
-      half(hn::LowerHalf(dh, a), hn::LowerHalf(dh, b), hn::LowerHalf(dh, c)));
+  if constexpr (sizeof(hn::TFromD<DF>) == 8) {  // one after the other
+    HWY_ALIGN double lanes[3][hn::MaxLanes(DF())];
+    hn::Store(a, df, lanes[0]);
+    hn::Store(b, df, lanes[1]);
+    hn::Store(c, df, lanes[2]);
+    for (std::size_t i = 0; i < hn::Lanes(df); ++i) {
+      lanes[0][i] = std::fma(lanes[0][i], lanes[1][i], lanes[2][i]);
+    }
+    return hn::Load(df, lanes[0]);
+  } else {
+    const hn::Half<DF> dh;
+    const hn::Rebind<double, decltype(dh)> dd;
+    const auto half = [&](auto ha, auto hb, auto hc) HWY_ATTR {
+      const auto product =
+          hn::Mul(hn::PromoteTo(dd, ha), hn::PromoteTo(dd, hb));
+      return hn::DemoteTo(dh, sum_to_odd(dd, product, hn::PromoteTo(dd, hc)));
+    };
+    return hn::Combine(
+        df,
+        half(hn::UpperHalf(dh, a), hn::UpperHalf(dh, b), hn::UpperHalf(dh, c)),
+        half(hn::LowerHalf(dh, a), hn::LowerHalf(dh, b), hn::LowerHalf(dh, c)));
+  }
 }
 
 #endif

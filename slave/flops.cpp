@@ -6,17 +6,16 @@ namespace swamp {
 double flops_of(KernelId kernel, const void* args) noexcept {
   // Of one row in every lane, with columns of q and k and columns of v: scores
   // and output forward; scores, their gradient, dq, dk and dv backward.
-  const auto flops = [](const auto& sizes, double products,
-                        double value_products) {
+  const auto flops = [&](double products, double value_products) {
+    const auto& sizes = *static_cast<const slave::AttentionArgs*>(args);
     return 2.0 * sizes.lanes *
            (products * sizes.columns + value_products * sizes.value_columns);
   };
   switch (slave::kKernels[kernel].family) {
     case KernelFamily::attention:
-      return flops(*static_cast<const slave::AttentionArgs*>(args), 1, 1);
+      return flops(1, 1);
     case KernelFamily::attention_backward:
-      return flops(*static_cast<const slave::AttentionBackwardArgs*>(args), 3,
-                   2);
+      return flops(3, 2);
     case KernelFamily::product_rows: {
       const auto& sizes = *static_cast<const slave::ProductArgs*>(args);
       return 2.0 * static_cast<double>(sizes.terms) * sizes.rows *

@@ -32,14 +32,29 @@ struct Operand {
   std::uint32_t unit_bytes;
   std::uint32_t line_bytes;  // a divisor of unit_bytes
   std::size_t line_step;     // bytes from line to line
-  std::size_t unit_step;     // bytes from unit to unit; of a constant 0
+  std::size_t unit_step;     // bytes from unit to unit; 0: all units share it
   Access access;
+  // Of a kernel with a RowState: the bytes of one column of a row, or 0 if the
+  // operand has one value for each row; and whether only Pass::map reads it.
+  std::uint8_t column_bytes = 0;
+  bool map_only = false;
 
   // dense() returns an operand without gaps.
   static constexpr Operand dense(std::uint32_t unit_bytes,
                                  Access access) noexcept {
-    return {unit_bytes, unit_bytes, unit_bytes,
-            access == Access::constant ? 0 : unit_bytes, access};
+    Operand operand{0, 0, 0, 0, access};
+    operand.set_dense(unit_bytes);
+    return operand;
+  }
+  // set_dense() changes the bytes of a unit, without gaps.
+  constexpr void set_dense(std::uint32_t bytes) noexcept {
+    unit_bytes = line_bytes = bytes;
+    line_step = bytes;
+    unit_step = access == Access::constant ? 0 : bytes;
+  }
+  constexpr bool is_shared() const noexcept { return unit_step == 0; }
+  constexpr bool is_written() const noexcept {
+    return access == Access::out || access == Access::inout;
   }
   constexpr std::size_t lines() const noexcept {
     return unit_bytes == 0 ? 0 : unit_bytes / line_bytes;
@@ -64,6 +79,7 @@ struct TypedOperand {
   std::uint8_t type;   // a ScalarType, or kNoScalarType
   std::uint8_t bytes;  // of one value
   bool row;
+  bool map_only = false;  // Operand::map_only
 };
 
 inline constexpr int kScalarTypeCount =
@@ -121,11 +137,45 @@ constexpr TypedOperand row(TypedOperand operand) {
   return operand;
 }
 
-// Pass is what a launch of a row operation does. Rows that fit into LDM take
-// one launch, whose units are rows. The units of a longer row are its columns,
-// and it takes two: `sum` reads it and writes only partial results, `map`
-// writes the row. What the master combines in between is an operand of `map`.
+// map_only() marks an input of a row operator that Pass::sum does not read.
+constexpr TypedOperand map_only(TypedOperand operand) {
+  operand.map_only = true;
+  return operand;
+}
+
+// Pass is what a tile of a row operator is for. `rows`: whole rows. A row that
+// is too long for LDM comes in pieces, twice: in pass `sum` the kernel reads it
+// and keeps sums in Tile::state, in pass `map` it writes the row. An operator
+// that does not need one of the passes omits it. Only the tile loop and kernels
+// know of passes.
 enum class Pass : std::uint8_t { rows, sum, map };
+// In Pass::map, pieces begin at multiples of these columns.
+inline constexpr std::uint32_t kMapStep = 64;
+
+// RowState describes Tile::state of a kernel that takes rows in pieces
+// (is_streamed). Other kernels take whole rows only.
+struct RowState {
+  bool is_streamed = false;
+  // The columns of a piece of Pass::sum are a multiple of it, except at the end
+  // of the row. 0: the kernel does not need Pass::sum.
+  std::uint32_t sum_step = 0;
+  std::uint32_t step_bytes = 0;   // of the state, for each sum_step columns ...
+  std::uint32_t fixed_bytes = 0;  // ... and once
+
+  constexpr RowState() noexcept = default;
+  constexpr RowState(std::size_t step, std::size_t bytes_of_step = 0,
+                     std::size_t bytes_of_row = 0) noexcept
+      : is_streamed(true),
+        sum_step(static_cast<std::uint32_t>(step)),
+        step_bytes(static_cast<std::uint32_t>(bytes_of_step)),
+        fixed_bytes(static_cast<std::uint32_t>(bytes_of_row)) {}
+  constexpr std::uint32_t bytes(std::size_t columns) const noexcept {
+    if (step_bytes == 0) return fixed_bytes;
+    return fixed_bytes +
+           static_cast<std::uint32_t>((columns + sum_step - 1) / sum_step) *
+               step_bytes;
+  }
+};
 
 // KernelInfo is all that a caller must know of a kernel.
 struct KernelInfo {
@@ -135,6 +185,7 @@ struct KernelInfo {
   std::uint8_t operand_count = 0;
   TypedOperand operands[kMaxOperands] = {};
   std::uint32_t args_bytes = 0;  // a multiple of 4
+  RowState state = {};
 
   // is_by_row() returns whether a unit is a row.
   constexpr bool is_by_row() const noexcept {
@@ -150,26 +201,21 @@ struct KernelInfo {
     return operands[s].bytes *
            (operands[s].row ? static_cast<std::uint32_t>(columns) : 1u);
   }
-  // column_operand() is operand s if the units are the columns of one row: the
-  // operands of a row are then constants. A sum writes no operand.
-  constexpr Operand column_operand(int s, Pass pass) const noexcept {
-    const TypedOperand& operand = operands[s];
-    const bool written =
-        operand.access == Access::out || operand.access == Access::inout;
-    if (pass == Pass::sum && written) return Operand::dense(0, operand.access);
-    if (!operand.row) return Operand::dense(operand.bytes, Access::constant);
-    return Operand::dense(operand.bytes, operand.access == Access::constant
-                                             ? Access::in
-                                             : operand.access);
+  // operand() returns operand s for rows of `columns`.
+  constexpr Operand operand(int s, std::size_t columns = 1) const noexcept {
+    Operand result = Operand::dense(unit_bytes(s, columns), operands[s].access);
+    if (operands[s].row) result.column_bytes = operands[s].bytes;
+    result.map_only = operands[s].map_only;
+    return result;
   }
   // traffic_bytes() returns the bytes read and written for one unit.
-  constexpr std::uint32_t traffic_bytes(
-      std::size_t columns = 1) const noexcept {
-    std::uint32_t bytes = 0;
+  constexpr std::size_t traffic_bytes(std::size_t columns = 1) const noexcept {
+    std::size_t bytes = 0;
     for (int s = 0; s < operand_count; ++s) {
       const Access access = operands[s].access;
       if (access == Access::constant) continue;
-      bytes += unit_bytes(s, columns) * (access == Access::inout ? 2u : 1u);
+      bytes += std::size_t{unit_bytes(s, columns)} *
+               (access == Access::inout ? 2u : 1u);
     }
     return bytes;
   }
@@ -202,7 +248,9 @@ struct Tile {
   std::size_t count = 0;            // units: elements, or rows
   std::size_t first = 0;            // index in its tensor of the first unit
   // Where the partial result of these units accumulates; null if the
-  // operation has none. It is zero before the first tile.
+  // operation has none. It is zero before the first tile. A partial result of
+  // rows in pieces is one or several lines of doubles, one for each column.
+  // Only Pass::map has it, with the columns of the piece.
   void* partial = nullptr;
   // 0: all units belong to the partial result at `partial`. Otherwise the tile
   // may hold several grains of its tensor, each of that many units, and their
@@ -213,6 +261,18 @@ struct Tile {
   // Hint: bypass the caches when storing operands that are only written.
   bool non_temporal = false;
   Pass pass = Pass::rows;
+  // In the other passes the units are columns of this row of the tensor:
+  // `first` is a column, and an operand with one value for each row is this
+  // row's value.
+  std::size_t row = 0;
+  // Whether this is the last piece of the row's last pass, with which outputs
+  // that have one value for each row are put to main memory.
+  bool is_last = false;
+  // The state of the row, RowState::bytes(), aligned to 64 bytes; in Pass::rows
+  // memory for one row at a time. Undefined before the first piece of a row.
+  // The pieces of a row come in order, pass after pass. Those of other rows may
+  // come between them.
+  void* state = nullptr;
   // Scratch memory of this slave, of as many bytes as the operation has. Its
   // contents are undefined. null if the operation has none.
   void* scratch = nullptr;

@@ -98,11 +98,17 @@ struct ScanPartial {
 struct CastArgs {
   float divisor;
 };
+struct CastOperand {
+  enum : int { in, out, count };
+};
 
 // accumulate: sum (inout, float32) = (sum + widened in) / divisor. A divisor of
 //   1 does not divide. Flags nothing.
 struct AccumulateArgs {
   float divisor;
+};
+struct AccumulateOperand {
+  enum : int { in, sum, count };
 };
 
 // zero: out = +0. Flags nothing.
@@ -114,6 +120,9 @@ struct NoArgs {};
 struct LerpArgs {
   float coefficient;
   std::uint32_t from_in;  // 0 or 1
+};
+struct LerpOperand {
+  enum : int { in, out, count };
 };
 
 // Steps: gradient (in), weight (inout, float32), the moments (inout, float32)
@@ -138,6 +147,12 @@ struct SgdArgs {
   std::uint32_t nesterov;    // 0 or 1
   std::uint32_t first_step;  // 0 or 1
 };
+// Here and below, an operand that a family lacks has the next one's number.
+// `more` belongs to the weight: the model's weight or the compensation.
+template <bool kMomentum>
+struct SgdOperand {
+  enum : int { gradient, weight, buffer, more = buffer + kMomentum, count };
+};
 
 // adam (moments m and v): torch's fused CPU Adam and AdamW, the vector body
 // (FusedAdamKernel.cpp):
@@ -160,6 +175,10 @@ struct AdamArgs {
   float eps;
   float weight_decay;  // of Adam; 0 for AdamW
   float decay;         // of AdamW, 1 - lr * weight_decay; 1 for Adam
+};
+template <bool kAmsgrad>
+struct AdamOperand {
+  enum : int { gradient, weight, m, v, max, more = max + kAmsgrad, count };
 };
 
 // RoundingKey chooses the random bits of one tensor in one step.
@@ -211,6 +230,10 @@ constexpr RoundingBits rounding_bits(const RoundingKey& key,
 //   formula is p + c, the model's weight and its compensation, in float32:
 //   p = r(p'), c = r(p' - p), to nearest. The moments are rounded as above.
 // Their arguments are AdamArgs.
+template <bool kMore>
+struct AdamRoundedOperand {
+  enum : int { gradient, weight, m, v, more, key = more + kMore, count };
+};
 
 // adam_8bit (gradient, float32 weight, m, v, absmax) and, with six operands,
 //   the model's weight; adam_8bit_stochastic (gradient, weight, m, v, absmax,
@@ -224,6 +247,10 @@ struct AdamBlockArgs {
   AdamArgs adam;
   std::uint32_t columns;
   std::uint32_t float8;  // 0: codes of the dynamic map; 1: float8_e4m3fn
+};
+// `more` is the model's weight, the key or the compensation.
+struct AdamBlockOperand {
+  enum : int { gradient, weight, m, v, absmax, more, count };
 };
 
 }  // namespace swamp::slave

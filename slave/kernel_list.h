@@ -31,17 +31,26 @@ struct FamilyInfo {
   int kernel_count = 0;
   TypedOperand operands[kMaxOperands] = {};  // formats may be placeholders
   int operand_count = 0;
+  RowState state = {};
 };
 
-template <class Args, int kCount>
+// OneOperand stands in kernels.inc for a family whose only operand, number 0,
+// needs no name.
+struct OneOperand {
+  enum : int { count = 1 };
+};
+
+template <class Args, class Names, int kCount, int kOperands>
 constexpr FamilyInfo family_info(
-    const char* name, const Formats (&formats)[kCount],
-    std::initializer_list<TypedOperand> operands) noexcept {
+    const char* name, const Formats (&formats)[kCount], const RowState& state,
+    const TypedOperand (&operands)[kOperands]) noexcept {
+  static_assert(Names::count == kOperands, "names of other operands");
   FamilyInfo family;
   family.name = name;
   family.args_bytes = args_bytes_of<Args>();
   family.formats = formats;
   family.kernel_count = format_count(formats);
+  family.state = state;
   for (const TypedOperand& operand : operands) {
     family.operands[family.operand_count++] = operand;
   }
@@ -53,8 +62,10 @@ constexpr std::uint8_t A = 0xf0, B = 0xf1, C = 0xf2, D = 0xf3;
 
 // Indexed by KernelFamily.
 inline constexpr FamilyInfo kFamilies[] = {
-#define SWAMP_FAMILY(name, Args, formats, ...) \
-  family_info<Args>(#name, formats, {__VA_ARGS__}),
+#define SWAMP_STREAMED_FAMILY(name, Args, formats, state, Names, ...) \
+  family_info<Args, Names>(#name, formats, RowState state, {__VA_ARGS__}),
+#define SWAMP_FAMILY(name, Args, formats, Names, ...) \
+  family_info<Args, Names>(#name, formats, {}, {__VA_ARGS__}),
 #include "slave/kernels.inc"
 #undef SWAMP_FAMILY
 };
@@ -103,6 +114,7 @@ constexpr KernelInfo kernel_info(KernelFamily family, int index,
   info.id = id;
   info.family = family;
   info.args_bytes = from.args_bytes;
+  info.state = from.state;
   for (int s = 0; s < from.operand_count; ++s) {
     const TypedOperand operand = with_formats(from.operands[s], formats);
     if (operand.bytes != 0) info.operands[info.operand_count++] = operand;

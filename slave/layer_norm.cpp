@@ -122,7 +122,7 @@ HWY_NOINLINE NormChunk<kMean> norm_chunk(const Plain<Format>& x,
     return {sum, mean, squares.sum(0)};
   } else {
     accumulate<Squares>(x, count, squares);
-    return {squares.sum(0), 0};
+    return {squares.sum(0)};
   }
 }
 
@@ -182,9 +182,10 @@ HWY_INLINE void normalise_row(const RowNormArgs& args, const Tile& tile,
                               std::size_t count, float mean, float rstd,
                               typename Format::Element* y) {
   using WeightElement = const typename Weight::Element;
+  using At = NormOperand<kMean>;
   const Plain<Format> row{x};
-  const Plain<Weight> weight{operand<WeightElement>(tile, 1)};
-  const Plain<Weight> bias{operand<WeightElement>(tile, kMean ? 2 : 1)};
+  const Plain<Weight> weight{operand<WeightElement>(tile, At::weight)};
+  const Plain<Weight> bias{operand<WeightElement>(tile, At::bias)};
   const bool stream = tile.non_temporal;
   const auto write = [&](const auto& source) HWY_ATTR {
     normalise<Format, kMean>(args, source, count, mean, rstd, y, stream);
@@ -211,35 +212,34 @@ HWY_INLINE void norm_chunks(const typename Format::Element* x,
   }
 }
 
-// norm() computes layer_norm if kMean, else rms_norm, which has the operands of
-// layer_norm without bias and mean.
+// norm() computes layer_norm if kMean, else rms_norm.
 template <class Format, class Weight, bool kMean>
 HWY_INLINE void norm(const void* arguments, const Tile& tile, Result&) {
   using Element = typename Format::Element;
+  using At = NormOperand<kMean>;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  constexpr int kOut = kMean ? 3 : 2;
-  const auto* x = operand<const Element>(tile, 0);
-  if (tile.pass == Pass::sum) {
-    norm_chunks<Format, kMean>(x, tile.count,
-                               partial_result<NormChunk<kMean>>(tile));
-    return;
-  }
-  auto* y = operand<Element>(tile, kOut);
-  auto* mean = operand<float>(tile, kOut + 1);  // not of rms_norm
-  auto* rstd = operand<float>(tile, kMean ? kOut + 2 : kOut + 1);
-  if (tile.pass == Pass::map) {
-    normalise_row<Format, Weight, kMean>(args, tile, x, tile.count,
-                                         kMean ? *mean : 0, *rstd, y);
-  } else {
-    const std::size_t columns = args.columns;
-    for (std::size_t i = 0; i < tile.count; ++i, x += columns, y += columns) {
-      NormChunk<kMean> chunks[kMaxRowChunks];
-      norm_chunks<Format, kMean>(x, columns, chunks);
-      const NormStatistics row = norm_statistics(chunks, columns, args.eps);
+  const RowPart part = part_of_rows(tile, args.columns);
+  const auto* x = operand<const Element>(tile, At::x);
+  auto* y = operand<Element>(tile, At::y);
+  auto* mean = operand<float>(tile, At::mean);  // not of rms_norm
+  auto* rstd = operand<float>(tile, At::rstd);
+  auto& state = *static_cast<NormState*>(tile.state);
+  auto* chunks = state.chunks<kMean>();
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const std::size_t at = i * part.columns;
+    if (part.sums) {
+      norm_chunks<Format, kMean>(x + at, part.columns,
+                                 chunks + part.first / kChunkColumns);
+    }
+    if (part.maps) {
+      if (part.first == 0) {
+        state.row = norm_statistics(chunks, args.columns, args.eps);
+      }
+      const NormStatistics& row = state.row;
       if (kMean) mean[i] = row.mean;
       rstd[i] = row.rstd;
-      normalise_row<Format, Weight, kMean>(args, tile, x, columns, row.mean,
-                                           row.rstd, y);
+      normalise_row<Format, Weight, kMean>(args, tile, x + at, part.columns,
+                                           row.mean, row.rstd, y + at);
     }
   }
   if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();

@@ -147,14 +147,17 @@ HWY_NOINLINE void add_weight_gradients(const Source& source, std::size_t count,
   }
 }
 
-// backward_chunk() is the NormBackwardChunk of `count` columns, which it also
-// adds to `sums`. It prefetches the columns that lie `ahead` columns further,
+struct SumsOfChunk {
+  float h, hx;
+};
+
+// backward_chunk() returns the sums of `count` columns, which it also adds to
+// `sums`. It prefetches the columns that lie `ahead` columns further,
 // in the next row.
 template <bool kMean, class Source>
-HWY_NOINLINE NormBackwardChunk backward_chunk(const Source& source,
-                                              std::size_t count,
-                                              const WeightSums& sums,
-                                              std::size_t ahead) {
+HWY_NOINLINE SumsOfChunk backward_chunk(const Source& source, std::size_t count,
+                                        const WeightSums& sums,
+                                        std::size_t ahead) {
   const std::size_t whole = count / kChains * kChains;
   if (sums.weight != nullptr && whole != count) {
     add_weight_gradients<kMean>(source.from(whole), count - whole,
@@ -183,15 +186,16 @@ HWY_NOINLINE void backward_piece(const Source& source, std::size_t count,
 template <class Format, class Weight, bool kWeight, bool kMean>
 HWY_INLINE void backward_rows(const RowNormArgs& args, const Tile& tile) {
   using Element = typename Format::Element;
+  using At = NormBackwardOperand<kMean>;
   const DF df;
   const std::size_t columns = args.columns;
-  const auto* g = operand<const Element>(tile, 0);
-  const auto* x = operand<const Element>(tile, 1);
-  const auto* mean = operand<const float>(tile, 2);
-  const auto* rstd = operand<const float>(tile, kMean ? 3 : 2);
+  const auto* g = operand<const Element>(tile, At::g);
+  const auto* x = operand<const Element>(tile, At::x);
+  const auto* mean = operand<const float>(tile, At::mean);
+  const auto* rstd = operand<const float>(tile, At::rstd);
   const auto* weight =
-      operand<const typename Weight::Element>(tile, kMean ? 4 : 3);
-  auto* dx = operand<Element>(tile, kMean ? 5 : 4);
+      operand<const typename Weight::Element>(tile, At::weight);
+  auto* dx = operand<Element>(tile, At::dx);
   auto* partial = static_cast<double*>(tile.partial);
   for (std::size_t i = 0; i < tile.count; ++i) {
     // A tile may hold several grains, each with a partial result of its own.
@@ -214,114 +218,156 @@ HWY_INLINE void backward_rows(const RowNormArgs& args, const Tile& tile) {
       }
       continue;
     }
-    NormBackwardChunk chunks[kMaxRowChunks];
+    double sum_h = 0, sum_hx = 0;
     for (std::size_t at = 0; at < columns; at += kChunkColumns) {
-      chunks[at / kChunkColumns] = backward_chunk<kMean>(
+      const SumsOfChunk chunk = backward_chunk<kMean>(
           source.from(at), std::min(kChunkColumns, columns - at), sums.from(at),
           tile.prefetch_bytes != 0 ? columns : 0);
+      sum_h += static_cast<double>(chunk.h);
+      sum_hx += static_cast<double>(chunk.hx);
     }
-    const NormBackwardRow factors = combine_chunks(chunks, columns, 0, 0);
+    const NormBackwardFactors factors =
+        norm_backward_factors(sum_h, sum_hx, columns);
     backward_piece<Format, kMean>(source, columns, factors.a, factors.b,
                                   tile.non_temporal, dx + i * columns);
   }
   if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
 }
 
-template <class Format, class Weight, bool kMean>
-HWY_INLINE void backward_whole(const void* arguments, const Tile& tile) {
-  const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  if (tile.operands[kMean ? 4 : 3] != nullptr) {
-    backward_rows<Format, Weight, true, kMean>(args, tile);
-  } else {
-    backward_rows<Format, Weight, false, kMean>(args, tile);
-  }
+// add_to_state() adds a piece to the sums of its row. The chains of a chunk
+// continue those of the piece before.
+template <bool kMean, class Source>
+HWY_NOINLINE void add_to_state(const Source& source, const RowPart& part,
+                               std::size_t columns, NormBackwardState& state) {
+  if (part.first == 0) state = {};
+  const WeightSums none{nullptr, nullptr};
+  const auto visit = [&](std::size_t, std::size_t at,
+                         std::size_t count) HWY_ATTR {
+    Chains<kMean ? 2 : 1> chains(0.0f);
+    chains.load(kMean, state.hx);
+    if constexpr (kMean) {
+      chains.load(0, state.h);
+      accumulate<SumsOfH>(source.from(at), count, chains, none, std::size_t{0});
+      chains.store(0, state.h);
+    } else {
+      accumulate<SumOfHX>(source.from(at), count, chains, none, std::size_t{0});
+    }
+    chains.store(kMean, state.hx);
+    if (!ends_chunk(part.first + at + count, columns)) return;
+    state.sum_h += static_cast<double>(state.h.total());
+    state.sum_hx += static_cast<double>(state.hx.total());
+    state.h.clear();
+    state.hx.clear();
+  };
+  for_each_chunk(part.first, part.columns, visit);
 }
 
+// backward_pass() computes a piece of a row.
 template <class Format, class Weight, bool kWeight, bool kMean>
-HWY_INLINE Gradients<Format, Weight, kWeight, kMean> piece_of(
-    const RowNormArgs& args, const Tile& tile, int weight, float mean,
-    float rstd) {
-  const DF df;
-  return {{operand<const typename Format::Element>(tile, 0)},
-          {operand<const typename Format::Element>(tile, 1)},
-          {operand<const typename Weight::Element>(tile, weight)},
-          hn::Set(df, mean),
-          hn::Set(df, rstd),
-          hn::Set(df, args.weight_offset)};
-}
-
-template <class Format, class Weight, bool kMean>
-HWY_INLINE void backward_sum(const void* arguments, const Tile& tile) {
-  const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  const float mean = kMean ? *operand<const float>(tile, 2) : 0.0f;
-  const float rstd = *operand<const float>(tile, kMean ? 3 : 2);
-  constexpr int kWeight = kMean ? 4 : 3;
-  // A tile may begin within a chunk, at a multiple of kChains.
-  auto* sums = partial_result<NormBackwardSums>(tile);
-  const auto write = [&](const auto& source) HWY_ATTR {
-    for (std::size_t at = 0; at < tile.count; ++sums) {
-      const std::size_t part = std::min(
-          kChunkColumns - (tile.first + at) % kChunkColumns, tile.count - at);
-      const WeightSums none{nullptr, nullptr};
-      Chains<kMean ? 2 : 1> chains(0.0f);
-      std::memcpy(chains.chain[kMean], sums->hx.chains, sizeof sums->hx);
-      if constexpr (kMean) {
-        std::memcpy(chains.chain[0], sums->h.chains, sizeof sums->h);
-        accumulate<SumsOfH>(source.from(at), part, chains, none,
-                            std::size_t{0});
-        std::memcpy(sums->h.chains, chains.chain[0], sizeof sums->h);
-      } else {
-        accumulate<SumOfHX>(source.from(at), part, chains, none,
-                            std::size_t{0});
-      }
-      std::memcpy(sums->hx.chains, chains.chain[kMean], sizeof sums->hx);
-      at += part;
-    }
-  };
-  if (tile.operands[kWeight] != nullptr) {
-    write(
-        piece_of<Format, Weight, true, kMean>(args, tile, kWeight, mean, rstd));
-  } else {
-    write(piece_of<Format, Weight, false, kMean>(args, tile, kWeight, mean,
-                                                 rstd));
-  }
-}
-
-template <class Format, class Weight, bool kMean>
-HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
+HWY_INLINE void backward_pass(const RowNormArgs& args, const Tile& tile) {
   using Element = typename Format::Element;
-  const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  const auto& row = *operand<const NormBackwardRow>(tile, 2);
-  constexpr int kWeight = kMean ? 4 : 3;
-  auto* dx = operand<Element>(tile, kWeight + 1);
-  const auto write = [&](const auto& source) HWY_ATTR {
-    if (tile.partial != nullptr) {
-      auto* sums = static_cast<double*>(tile.partial) + tile.first;
-      add_weight_gradients<kMean>(source, tile.count,
-                                  WeightSums{sums, sums + args.columns});
-    }
-    if (dx == nullptr) return;
-    backward_piece<Format, kMean>(source, tile.count, row.a, row.b, false, dx);
-  };
-  if (tile.operands[kWeight] != nullptr) {
-    write(piece_of<Format, Weight, true, kMean>(args, tile, kWeight, row.mean,
-                                                row.rstd));
-  } else {
-    write(piece_of<Format, Weight, false, kMean>(args, tile, kWeight, row.mean,
-                                                 row.rstd));
+  using At = NormBackwardOperand<kMean>;
+  const DF df;
+  const RowPart part = part_of_rows(tile, args.columns);
+  const float mean = kMean ? *operand<const float>(tile, At::mean) : 0.0f;
+  const float rstd = *operand<const float>(tile, At::rstd);
+  const Gradients<Format, Weight, kWeight, kMean> source{
+      {operand<const Element>(tile, At::g)},
+      {operand<const Element>(tile, At::x)},
+      {operand<const typename Weight::Element>(tile, At::weight)},
+      hn::Set(df, mean),
+      hn::Set(df, rstd),
+      hn::Set(df, args.weight_offset)};
+  auto& state = *static_cast<NormBackwardState*>(tile.state);
+  if (part.sums) {
+    add_to_state<kMean>(source, part, args.columns, state);
+    return;
   }
+  if (tile.partial != nullptr) {
+    auto* const sums = static_cast<double*>(tile.partial);
+    add_weight_gradients<kMean>(source, part.columns,
+                                WeightSums{sums, sums + part.columns});
+  }
+  auto* const dx = operand<Element>(tile, At::dx);
+  if (dx == nullptr) return;
+  const NormBackwardFactors factors =
+      norm_backward_factors(state.sum_h, state.sum_hx, args.columns);
+  backward_piece<Format, kMean>(source, part.columns, factors.a, factors.b,
+                                false, dx);
 }
 
 template <class Format, class Weight, bool kMean>
-HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows)
-    backward_whole<Format, Weight, kMean>(args, tile);
-  if (tile.pass == Pass::sum) backward_sum<Format, Weight, kMean>(args, tile);
-  if (tile.pass == Pass::map) backward_map<Format, Weight, kMean>(args, tile);
+HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const RowNormArgs*>(arguments);
+  const auto run = [&](auto has_weight) HWY_ATTR {
+    constexpr bool kWeight = decltype(has_weight)::value;
+    if (tile.pass == Pass::rows) {
+      backward_rows<Format, Weight, kWeight, kMean>(args, tile);
+    } else {
+      backward_pass<Format, Weight, kWeight, kMean>(args, tile);
+    }
+  };
+  if (tile.operands[NormBackwardOperand<kMean>::weight] != nullptr) {
+    run(std::true_type());
+  } else {
+    run(std::false_type());
+  }
+}
+
+// sum_columns() adds the lines of kSums vectors of columns. Lines lie so far
+// apart that the CPU does not prefetch them.
+template <std::size_t kSums>
+HWY_INLINE void sum_columns(const double* x, std::size_t lines,
+                            std::size_t line_step, float* sums) {
+  constexpr std::size_t kAhead = 4;
+  const DD dd;
+  VD sum[kSums];
+  for (VD& one : sum) one = hn::Zero(dd);
+  for (std::size_t line = 0; line < lines; ++line, x += line_step) {
+    for (std::size_t k = 0; k < kSums * kWideLanes; k += 8) {
+      hwy::Prefetch(x + kAhead * line_step + k);
+    }
+    for (std::size_t k = 0; k < kSums; ++k) {
+      sum[k] = hn::Add(sum[k], hn::LoadU(dd, x + k * kWideLanes));
+    }
+  }
+  // DemoteTo() of some targets makes the largest number of inf.
+  HWY_ALIGN double all[kSums * kWideLanes];
+  for (std::size_t k = 0; k < kSums; ++k) {
+    hn::Store(sum[k], dd, all + k * kWideLanes);
+  }
+  for (std::size_t i = 0; i < kSums * kWideLanes; ++i) {
+    sums[i] = static_cast<float>(all[i]);
+  }
+}
+
+HWY_INLINE void column_sums(const void*, const Tile& tile, Result&) {
+  using At = ColumnSumsOperand;
+  const Operand& layout = tile.layout[At::x];
+  const std::size_t lines = layout.lines();
+  const std::size_t line_step = layout.line_step / sizeof(double);
+  const auto* x = operand<const double>(tile, At::x);
+  auto* sums = operand<float>(tile, At::sum);
+  std::size_t i = 0;
+  constexpr std::size_t kSums = 16;
+  for (; i + kSums * kWideLanes <= tile.count; i += kSums * kWideLanes) {
+    sum_columns<kSums>(x + i, lines, line_step, sums + i);
+  }
+  for (; i + kWideLanes <= tile.count; i += kWideLanes) {
+    sum_columns<1>(x + i, lines, line_step, sums + i);
+  }
+  for (; i < tile.count; ++i) {
+    double sum = 0;
+    for (std::size_t line = 0; line < lines; ++line) {
+      sum += x[line * line_step + i];
+    }
+    sums[i] = static_cast<float>(sum);
+  }
 }
 
 }  // namespace
 
+SWAMP_KERNELS(column_sums, kNoFormat, column_sums)
 SWAMP_KERNELS(layer_norm_backward, kSameOrWide, backward<A, B, true>)
 SWAMP_KERNELS(rms_norm_backward, kSameOrWide, backward<A, B, false>)
 

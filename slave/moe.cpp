@@ -85,10 +85,11 @@ HWY_INLINE std::int32_t next_position(const MoeArgs& args, std::uint32_t base,
 
 template <class Index>
 HWY_INLINE void position(const void* arguments, const Tile& tile, Result&) {
+  using At = MoePositionOperand;
   const auto& args = *static_cast<const MoeArgs*>(arguments);
-  const auto* expert = operand<const Index>(tile, 0);
-  const auto* base = operand<const std::uint32_t>(tile, 1);
-  auto* positions = operand<std::int32_t>(tile, 2);
+  const auto* expert = operand<const Index>(tile, At::expert);
+  const auto* base = operand<const std::uint32_t>(tile, At::base);
+  auto* positions = operand<std::int32_t>(tile, At::position);
   auto* counts = partial_result<std::uint32_t>(tile);
   for (std::size_t i = 0; i < tile.count; ++i) {
     const Index e = expert[i];
@@ -98,10 +99,11 @@ HWY_INLINE void position(const void* arguments, const Tile& tile, Result&) {
 }
 
 HWY_INLINE void position_map(const void* arguments, const Tile& tile, Result&) {
+  using At = MoePositionOperand;
   const auto& args = *static_cast<const MoeArgs*>(arguments);
-  const auto* map = operand<const std::uint8_t>(tile, 0);
-  const auto* base = operand<const std::uint32_t>(tile, 1);
-  auto* positions = operand<std::int32_t>(tile, 2);
+  const auto* map = operand<const std::uint8_t>(tile, At::map);
+  const auto* base = operand<const std::uint32_t>(tile, At::base);
+  auto* positions = operand<std::int32_t>(tile, At::position);
   auto* counts = partial_result<std::uint32_t>(tile);
   for (std::size_t i = 0; i < tile.count; ++i) {
     for (std::uint32_t e = 0; e < args.experts; ++e) {
@@ -140,18 +142,19 @@ struct Sum {
 
 template <class In, class Out, int kCount, bool kSum>
 HWY_INLINE void sum_of(const Tile& tile) {
+  using At = MoeSumOperand;
   const DF df;
   // Without factors they are 1, which changes no term.
   Sum<In, Out, kCount, kSum> sum{
       {hn::Set(df, 1.0f), hn::Set(df, 1.0f), hn::Set(df, 1.0f)}};
-  if (const auto* factors = operand<const MoeFactors>(tile, 4)) {
+  if (const auto* factors = operand<const MoeFactors>(tile, At::factors)) {
     for (int k = 0; k < kCount; ++k) {
       sum.factor[k] = hn::Set(df, factors->factor[k]);
     }
   }
-  const Output<Out> out(tile, 5);
-  const Input<In> x0(tile, 0), x1(tile, 1), x2(tile, 2);
-  const Input<Float32> before(tile, 3);
+  const Output<Out> out(tile, At::y);
+  const Input<In> x0(tile, At::x0), x1(tile, At::x1), x2(tile, At::x2);
+  const Input<Float32> before(tile, At::sum);
   if constexpr (kSum && kCount == 1) {
     for_each_vector_out(tile, sum, out, x0, before);
   } else if constexpr (kSum && kCount == 2) {
@@ -169,22 +172,25 @@ HWY_INLINE void sum_of(const Tile& tile) {
 
 template <class In, class Out, int kCount>
 HWY_INLINE void sum_of(const Tile& tile) {
-  tile.operands[3] == nullptr ? sum_of<In, Out, kCount, false>(tile)
-                              : sum_of<In, Out, kCount, true>(tile);
+  tile.operands[MoeSumOperand::sum] == nullptr
+      ? sum_of<In, Out, kCount, false>(tile)
+      : sum_of<In, Out, kCount, true>(tile);
 }
 
 template <class In, class Out>
 HWY_INLINE void sum(const void*, const Tile& tile, Result&) {
-  auto* y = operand<typename Out::Element>(tile, 5);
+  using At = MoeSumOperand;
+  auto* y = operand<typename Out::Element>(tile, At::y);
   const std::size_t bytes = tile.count * sizeof *y;
-  if (tile.operands[0] == nullptr) {
+  if (tile.operands[At::x0] == nullptr) {
     std::memset(y, 0, bytes);
-  } else if (std::is_same<In, Out>::value && tile.operands[1] == nullptr &&
-             tile.operands[3] == nullptr && tile.operands[4] == nullptr) {
-    std::memcpy(y, tile.operands[0], bytes);
-  } else if (tile.operands[1] == nullptr) {
+  } else if (std::is_same<In, Out>::value && tile.operands[At::x1] == nullptr &&
+             tile.operands[At::sum] == nullptr &&
+             tile.operands[At::factors] == nullptr) {
+    std::memcpy(y, tile.operands[At::x0], bytes);
+  } else if (tile.operands[At::x1] == nullptr) {
     sum_of<In, Out, 1>(tile);
-  } else if (tile.operands[2] == nullptr) {
+  } else if (tile.operands[At::x2] == nullptr) {
     sum_of<In, Out, 2>(tile);
   } else {
     sum_of<In, Out, 3>(tile);

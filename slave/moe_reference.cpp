@@ -41,22 +41,24 @@ void count_map(const void* arguments, const Tile& tile, Result&) {
 
 void one_position(const MoeArgs& args, const Tile& tile, std::size_t i,
                   std::size_t expert) {
-  const auto* base = static_cast<const std::uint32_t*>(tile.operands[1]);
+  using At = MoePositionOperand;
+  const auto* base = static_cast<const std::uint32_t*>(tile.operands[At::base]);
   auto* counts = static_cast<std::uint32_t*>(tile.partial);
   const std::uint32_t position = base[expert] + counts[expert];
   counts[expert] += 1;
   if (position < args.capacity) {
-    static_cast<std::int32_t*>(tile.operands[2])[i] =
+    static_cast<std::int32_t*>(tile.operands[At::position])[i] =
         static_cast<std::int32_t>(position);
   }
 }
 
 template <class Index>
 void position(const void* arguments, const Tile& tile, Result&) {
+  using At = MoePositionOperand;
   const auto& args = *static_cast<const MoeArgs*>(arguments);
-  const auto* expert = static_cast<const Index*>(tile.operands[0]);
+  const auto* expert = static_cast<const Index*>(tile.operands[At::expert]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    static_cast<std::int32_t*>(tile.operands[2])[i] = -1;
+    static_cast<std::int32_t*>(tile.operands[At::position])[i] = -1;
     if (expert[i] < 0 ||
         static_cast<std::uint64_t>(expert[i]) >= args.experts) {
       continue;
@@ -66,24 +68,28 @@ void position(const void* arguments, const Tile& tile, Result&) {
 }
 
 void position_map(const void* arguments, const Tile& tile, Result&) {
+  using At = MoePositionOperand;
   const auto& args = *static_cast<const MoeArgs*>(arguments);
-  const auto* map = static_cast<const std::uint8_t*>(tile.operands[0]);
+  const auto* map = static_cast<const std::uint8_t*>(tile.operands[At::map]);
   for (std::size_t i = 0; i < tile.count * args.experts; ++i) {
-    static_cast<std::int32_t*>(tile.operands[2])[i] = -1;
+    static_cast<std::int32_t*>(tile.operands[At::position])[i] = -1;
     if (map[i] != 0) one_position(args, tile, i, i % args.experts);
   }
 }
 
 template <class In, class Out>
 void sum(const void*, const Tile& tile, Result&) {
-  const auto* before = static_cast<const float*>(tile.operands[3]);
-  const auto* factors = static_cast<const MoeFactors*>(tile.operands[4]);
-  auto* y = static_cast<typename Out::Element*>(tile.operands[5]);
+  using At = MoeSumOperand;
+  const auto* before = static_cast<const float*>(tile.operands[At::sum]);
+  const auto* factors =
+      static_cast<const MoeFactors*>(tile.operands[At::factors]);
+  auto* y = static_cast<typename Out::Element*>(tile.operands[At::y]);
   for (std::size_t j = 0; j < tile.count; ++j) {
     bool empty = before == nullptr;
     float sum = empty ? 0.0f : before[j];
     for (int k = 0; k < kMoeSources; ++k) {
-      const auto* x = static_cast<typename In::Element*>(tile.operands[k]);
+      const auto* x =
+          static_cast<typename In::Element*>(tile.operands[At::x0 + k]);
       if (x == nullptr) break;
       float term = In::widen(x[j]);
       if (factors != nullptr) term = term * factors->factor[k];

@@ -365,15 +365,16 @@ HWY_INLINE std::byte* pack_panel(const Source<Format>& x, std::size_t width,
 
 template <class Format>
 HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
+  using At = ProductPackOperand;
   const auto& args = *static_cast<const ProductPackArgs*>(arguments);
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  auto* panel = operand<std::byte>(tile, 1);
-  const ProductSteps at = steps_of(tile.layout[0], args.x, sizeof *x);
+  const auto* x = operand<const typename Format::Element>(tile, At::x);
+  auto* panel = operand<std::byte>(tile, At::panel);
+  const ProductSteps at = steps_of(tile.layout[At::x], args.x, sizeof *x);
   for (std::size_t i = 0; i < tile.count; ++i) {
     panel = pack_panel<Format>({x, at.column, at.row, args.lanes,
                                 static_cast<std::size_t>(args.terms)},
                                args.width, args.pairs != 0, panel);
-    x += tile.layout[0].unit_step / sizeof *x;
+    x += tile.layout[At::x].unit_step / sizeof *x;
   }
 }
 
@@ -601,6 +602,7 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
 template <class In, class Out>
 struct Product {
   using Element = typename Out::Element;
+  using At = ProductOperand;
 
   const ProductArgs& args;
   const typename In::Element* a;
@@ -619,36 +621,28 @@ struct Product {
 
   Product(const ProductArgs& arguments, const Tile& tile)
       : args(arguments),
-        a(operand<const typename In::Element>(tile, 0)),
-        b(operand<const std::byte>(tile, 1)),
-        sums(operand<float>(tile, 2)),
-        self(operand<const Element>(tile, 3)),
-        out(operand<Element>(tile, 4)),
+        a(operand<const typename In::Element>(tile, At::a)),
+        b(operand<const std::byte>(tile, At::b)),
+        sums(operand<float>(tile, At::sums)),
+        self(operand<const Element>(tile, At::self)),
+        out(operand<Element>(tile, At::out)),
         packed(static_cast<std::byte*>(tile.scratch) +
                kMaxProductRows * kProductLanes * sizeof(float)),
         local(static_cast<float*>(tile.scratch)),
-        a_at(steps(tile.layout[0], args.in, sizeof *a)),
-        self_at(steps(tile.layout[3], args.self, sizeof *self)),
-        out_at(steps(tile.layout[4], args.out, sizeof *out)),
-        sums_panel(tile.layout[2].line_step / sizeof *sums),
+        a_at(row_steps_of(tile.layout[At::a], args.in, sizeof *a)),
+        self_at(row_steps_of(tile.layout[At::self], args.self, sizeof *self)),
+        out_at(row_steps_of(tile.layout[At::out], args.out, sizeof *out)),
+        sums_panel(tile.layout[At::sums].line_step / sizeof *sums),
         first(args.first_row + tile.first),
         pairs(args.pairs != 0),
         direct(self == nullptr && args.alpha == 1 && out_at.column == 1),
         // 16-bit results, which a tile stores as halves of vectors, gain
         // nothing.
-        non_temporal(
-            tile.non_temporal && sizeof(Element) == sizeof(float) &&
-            (reinterpret_cast<std::uintptr_t>(out) | tile.layout[4].unit_step) %
-                    sizeof(VF) ==
-                0) {}
-
-  // steps() returns the steps of a matrix of which a unit is a row.
-  static HWY_INLINE ProductSteps steps(const Operand& operand,
-                                       const ProductLines& lines,
-                                       std::size_t element_bytes) {
-    return {static_cast<std::int64_t>(operand.unit_step / element_bytes),
-            steps_of(operand, lines, element_bytes).column};
-  }
+        non_temporal(tile.non_temporal && sizeof(Element) == sizeof(float) &&
+                     (reinterpret_cast<std::uintptr_t>(out) |
+                      tile.layout[At::out].unit_step) %
+                             sizeof(VF) ==
+                         0) {}
 
   // pack_rows() packs a part of the rows and terms, in slivers.
   HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
@@ -712,7 +706,11 @@ struct Product {
         std::min<std::size_t>(kProductLanes, args.columns - column);
     const std::size_t index = column / kProductLanes;
     const std::byte* const panel =
-        b + index * product_panel_bytes(args.terms, kProductLanes, pairs);
+        b +
+        index * product_packed_bytes(args.terms, args.block_terms,
+                                     kProductLanes, pairs) +
+        term / args.block_terms *
+            product_panel_bytes(args.block_terms, kProductLanes, pairs);
     const bool zero = term == 0 && args.first != 0;
     const bool last = term + terms == args.terms && args.last != 0;
     const bool stored = last && direct && columns == kProductLanes;
@@ -726,8 +724,7 @@ struct Product {
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
       const auto add = [&](const auto& target) HWY_ATTR {
-        add_words(height, sliver, words_of(sliver), panel,
-                  words_of(panel) + (pairs ? term / 2 : term) * kProductLanes,
+        add_words(height, sliver, words_of(sliver), panel, words_of(panel),
                   terms, pairs, from, target);
       };
       if (stored) {
@@ -850,21 +847,23 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
 
 template <class In, class Out>
 HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
+  using At = ProductRowsOperand;
   using Element = typename Out::Element;
   const auto& args = *static_cast<const ProductArgs*>(arguments);
-  const auto* b = operand<const typename In::Element>(tile, 0);
-  const auto* a = operand<const std::byte>(tile, 1);
-  const auto* self = operand<const Element>(tile, 2);
-  auto* out = operand<Element>(tile, 3);
+  const auto* b = operand<const typename In::Element>(tile, At::b);
+  const auto* a = operand<const std::byte>(tile, At::a);
+  const auto* self = operand<const Element>(tile, At::self);
+  auto* out = operand<Element>(tile, At::out);
   auto* local = static_cast<float*>(tile.scratch);
   auto* panel =
       reinterpret_cast<std::byte*>(local + kMaxProductRows * kProductLanes);
   const bool pairs = args.pairs != 0;
   const std::size_t height = product_rows_width(args.rows);
-  const ProductSteps b_at = steps_of(tile.layout[0], args.in, sizeof *b),
-                     self_at =
-                         steps_of(tile.layout[2], args.self, sizeof *self),
-                     out_at = steps_of(tile.layout[3], args.out, sizeof *out);
+  const ProductSteps b_at = steps_of(tile.layout[At::b], args.in, sizeof *b),
+                     self_at = steps_of(tile.layout[At::self], args.self,
+                                        sizeof *self),
+                     out_at =
+                         steps_of(tile.layout[At::out], args.out, sizeof *out);
   for (std::size_t i = 0; i < tile.count; ++i) {
     const std::size_t columns = std::min<std::size_t>(
         kProductLanes, args.columns - (tile.first + i) * kProductLanes);
@@ -894,9 +893,9 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
       if (args.terms == 0) break;
     }
     finish<Out>(args, sums, args.rows, columns, self, self_at, out, out_at);
-    if (args.terms != 0) b += tile.layout[0].unit_step / sizeof *b;
-    if (self != nullptr) self += tile.layout[2].unit_step / sizeof *self;
-    out += tile.layout[3].unit_step / sizeof *out;
+    if (args.terms != 0) b += tile.layout[At::b].unit_step / sizeof *b;
+    if (self != nullptr) self += tile.layout[At::self].unit_step / sizeof *self;
+    out += tile.layout[At::out].unit_step / sizeof *out;
   }
 }
 

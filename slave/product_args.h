@@ -38,6 +38,14 @@ inline ProductSteps steps_of(const Operand& operand, const ProductLines& lines,
   return {line, lines.step};
 }
 
+// row_steps_of() returns the steps of a matrix whose rows are the units.
+inline ProductSteps row_steps_of(const Operand& operand,
+                                 const ProductLines& lines,
+                                 std::size_t element_bytes) noexcept {
+  return {static_cast<std::int64_t>(operand.unit_step / element_bytes),
+          steps_of(operand, lines, element_bytes).column};
+}
+
 // product_pack: x (in), panel (out). A unit is a panel: up to kProductLanes
 //   columns of b (or rows of a), the lanes, with all their terms, which are the
 //   rows of ProductLines. A panel begins with a ProductPanel;
@@ -52,10 +60,15 @@ struct ProductPackArgs {
   std::uint32_t pairs;
   std::uint32_t reserved;
 };
+struct ProductPackOperand {
+  enum : int { x, panel, count };
+};
 
-// product: a (in, rows), b (constant, packed panels of kProductLanes columns),
-//   sums (inout, rows: float32, each kProductLanes a line; absent: none), self
-//   (in, rows; absent: none), out (out, rows). A unit is a row of the result:
+// product: a (in, rows), b (constant, packed panels of kProductLanes columns
+//   and at most block_terms terms; the panels of the same columns follow each
+//   other), sums (inout, rows: float32, each kProductLanes a line; absent:
+//   none), self (in, rows; absent: none), out (out, rows). A unit is a row of
+//   the result:
 //   `columns` elements.
 //   out = r(alpha * sum + beta * self), rounded to float32 after
 //   alpha * sum and after the fma() with beta; a nan is the quiet nan with
@@ -94,6 +107,9 @@ struct ScaledProductArgs {
   float factor;
   std::uint32_t reserved;
 };
+struct ScaledProductOperand {
+  enum : int { a, b, sums, a_scales, b_scales, out, count };
+};
 
 struct ProductRuns {
   const std::size_t* begins;  // of runs of `length` neighbours
@@ -109,7 +125,8 @@ struct ProductArgs {
   std::uint64_t columns;
   ProductLines in, self, out;  // in: of a; product_rows: of b
   // Rows and terms of the part of `a` that is packed into scratch at a time.
-  std::uint32_t block_rows, block_terms;  // block_terms is even
+  // block_terms is even, and also the terms of a panel of b.
+  std::uint32_t block_rows, block_terms;
   float alpha, beta;
   std::uint32_t first, last;
   std::uint32_t pairs;  // b is packed as pairs; the CPU has the instruction
@@ -118,6 +135,12 @@ struct ProductArgs {
   // term_runs.place(t)].
   ProductRuns row_runs, term_runs;
   std::uint64_t first_row, first_term;
+};
+struct ProductOperand {
+  enum : int { a, b, sums, self, out, count };
+};
+struct ProductRowsOperand {
+  enum : int { b, a, self, out, count };
 };
 
 // ProductPanel is the beginning of a packed panel.
@@ -146,6 +169,17 @@ constexpr std::size_t scaled_product_scratch_bytes() noexcept {
 constexpr std::size_t product_panel_bytes(std::size_t terms, std::size_t width,
                                           bool pairs) noexcept {
   return sizeof(ProductPanel) + (pairs ? (terms + 1) / 2 : terms) * width * 4;
+}
+
+// product_packed_bytes() is the bytes of the panels of `width` lanes, each of
+// which has block_terms terms, and the last one the rest.
+constexpr std::size_t product_packed_bytes(std::size_t terms,
+                                           std::size_t block_terms,
+                                           std::size_t width,
+                                           bool pairs) noexcept {
+  const std::size_t whole = terms == 0 ? 0 : (terms - 1) / block_terms;
+  return whole * product_panel_bytes(block_terms, width, pairs) +
+         product_panel_bytes(terms - whole * block_terms, width, pairs);
 }
 
 // product_scratch_bytes() is Operation::scratch_bytes of `product`: a tile of

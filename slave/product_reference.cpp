@@ -18,10 +18,11 @@ std::size_t term_at(std::size_t i, std::size_t terms) {
 
 template <class Format>
 void pack(const void* arguments, const Tile& tile, Result&) {
+  using At = ProductPackOperand;
   const auto& args = *static_cast<const ProductPackArgs*>(arguments);
-  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
-  auto* panel = static_cast<std::byte*>(tile.operands[1]);
-  const ProductSteps at = steps_of(tile.layout[0], args.x, sizeof *x);
+  const auto* x = static_cast<typename Format::Element*>(tile.operands[At::x]);
+  auto* panel = static_cast<std::byte*>(tile.operands[At::panel]);
+  const ProductSteps at = steps_of(tile.layout[At::x], args.x, sizeof *x);
   const auto value = [&](std::size_t lane, std::size_t term) {
     return x[static_cast<std::int64_t>(term) * at.row +
              static_cast<std::int64_t>(lane) * at.column];
@@ -55,7 +56,7 @@ void pack(const void* arguments, const Tile& tile, Result&) {
       }
     }
     panel += product_panel_bytes(args.terms, args.width, args.pairs != 0);
-    x += tile.layout[0].unit_step / sizeof *x;
+    x += tile.layout[At::x].unit_step / sizeof *x;
   }
 }
 
@@ -74,29 +75,39 @@ typename Out::Element result_of(const ProductArgs& args, float sum,
 
 template <class In, class Out>
 void product(const void* arguments, const Tile& tile, Result&) {
+  using At = ProductOperand;
   const auto& args = *static_cast<const ProductArgs*>(arguments);
-  const auto* a = static_cast<typename In::Element*>(tile.operands[0]);
-  const auto* b = static_cast<std::byte*>(tile.operands[1]);
-  auto* sums = static_cast<float*>(tile.operands[2]);
-  const auto* self = static_cast<typename Out::Element*>(tile.operands[3]);
-  auto* out = static_cast<typename Out::Element*>(tile.operands[4]);
-  const auto column_step = [&](int s, const ProductLines& lines,
-                               std::size_t bytes) {
-    return steps_of(tile.layout[s], lines, bytes).column;
-  };
-  const auto row_step = [&](int s, std::size_t bytes) {
-    return static_cast<std::int64_t>(tile.layout[s].unit_step / bytes);
-  };
+  const auto* a = static_cast<typename In::Element*>(tile.operands[At::a]);
+  const auto* b = static_cast<std::byte*>(tile.operands[At::b]);
+  auto* sums = static_cast<float*>(tile.operands[At::sums]);
+  const auto* self =
+      static_cast<typename Out::Element*>(tile.operands[At::self]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[At::out]);
+  const ProductSteps a_at =
+                         row_steps_of(tile.layout[At::a], args.in, sizeof *a),
+                     self_at = row_steps_of(tile.layout[At::self], args.self,
+                                            sizeof *self),
+                     out_at = row_steps_of(tile.layout[At::out], args.out,
+                                           sizeof *out);
+  const bool pairs = args.pairs != 0;
+  const std::size_t column_bytes =
+      product_packed_bytes(args.terms, args.block_terms, kProductLanes, pairs);
   const std::size_t panel_bytes =
-      product_panel_bytes(args.terms, kProductLanes, args.pairs != 0);
+      product_panel_bytes(args.block_terms, kProductLanes, pairs);
   const auto factor = [&](std::size_t term, std::size_t column) {
+    const std::size_t block = term / args.block_terms;
+    const std::size_t first = block * args.block_terms;
     const auto* words = reinterpret_cast<const std::uint32_t*>(
-        b + column / kProductLanes * panel_bytes + sizeof(ProductPanel));
+        b + column / kProductLanes * column_bytes + block * panel_bytes +
+        sizeof(ProductPanel));
     const std::size_t lane = column % kProductLanes;
     const std::size_t place =
-        args.pairs != 0 ? term / 2 : term_at(term, args.terms);
+        pairs
+            ? (term - first) / 2
+            : term_at(term - first, std::min<std::size_t>(args.block_terms,
+                                                          args.terms - first));
     std::uint32_t word = words[place * kProductLanes + lane];
-    if (args.pairs != 0) word = term % 2 == 0 ? word << 16 : word & 0xffff0000u;
+    if (pairs) word = term % 2 == 0 ? word << 16 : word & 0xffff0000u;
     float value;
     std::memcpy(&value, &word, sizeof value);
     return value;
@@ -109,16 +120,15 @@ void product(const void* arguments, const Tile& tile, Result&) {
       float* const kept =
           sums == nullptr
               ? nullptr
-              : sums + j / kProductLanes * (tile.layout[2].line_step / 4) +
+              : sums +
+                    j / kProductLanes * (tile.layout[At::sums].line_step / 4) +
                     i * kProductLanes + j % kProductLanes;
       if (args.first == 0) sum = *kept;
       for (std::size_t t = 0; t < args.terms; ++t) {
         const std::size_t term = term_at(t, args.terms);
         const std::int64_t at =
             args.row_runs.begins == nullptr
-                ? row * row_step(0, sizeof *a) +
-                      static_cast<std::int64_t>(term) *
-                          column_step(0, args.in, sizeof *a)
+                ? row * a_at.row + static_cast<std::int64_t>(term) * a_at.column
                 : static_cast<std::int64_t>(
                       args.row_runs.place(args.first_row + tile.first + i) +
                       args.term_runs.place(args.first_term + term));
@@ -126,26 +136,24 @@ void product(const void* arguments, const Tile& tile, Result&) {
       }
       if (kept != nullptr) *kept = quiet(sum);
       if (args.last == 0) continue;
-      out[row * row_step(4, sizeof *out) +
-          column * column_step(4, args.out, sizeof *out)] =
-          result_of<Out>(
-              args, sum,
-              self == nullptr
-                  ? nullptr
-                  : self + row * row_step(3, sizeof *self) +
-                        column * column_step(3, args.self, sizeof *self));
+      out[row * out_at.row + column * out_at.column] = result_of<Out>(
+          args, sum,
+          self == nullptr ? nullptr
+                          : self + row * self_at.row + column * self_at.column);
     }
   }
 }
 
 template <class In, class Out>
 void product_rows(const void* arguments, const Tile& tile, Result&) {
+  using At = ProductRowsOperand;
   const auto& args = *static_cast<const ProductArgs*>(arguments);
-  const auto* b = static_cast<typename In::Element*>(tile.operands[0]);
-  const auto* a = static_cast<const std::uint32_t*>(tile.operands[1]) +
+  const auto* b = static_cast<typename In::Element*>(tile.operands[At::b]);
+  const auto* a = static_cast<const std::uint32_t*>(tile.operands[At::a]) +
                   sizeof(ProductPanel) / sizeof(std::uint32_t);
-  const auto* self = static_cast<typename Out::Element*>(tile.operands[2]);
-  auto* out = static_cast<typename Out::Element*>(tile.operands[3]);
+  const auto* self =
+      static_cast<typename Out::Element*>(tile.operands[At::self]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[At::out]);
   const std::size_t width = product_rows_width(args.rows);
   const std::size_t count = std::min<std::size_t>(
       tile.count * kProductLanes, args.columns - tile.first * kProductLanes);
@@ -168,13 +176,15 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
         }
         float factor;
         std::memcpy(&factor, &word, sizeof factor);
-        sum = std::fma(
-            factor, In::widen(b[place(0, args.in, sizeof *b, term, j)]), sum);
+        sum = std::fma(factor,
+                       In::widen(b[place(At::b, args.in, sizeof *b, term, j)]),
+                       sum);
       }
-      out[place(3, args.out, sizeof *out, i, j)] = result_of<Out>(
+      out[place(At::out, args.out, sizeof *out, i, j)] = result_of<Out>(
           args, sum,
-          self == nullptr ? nullptr
-                          : self + place(2, args.self, sizeof *self, i, j));
+          self == nullptr
+              ? nullptr
+              : self + place(At::self, args.self, sizeof *self, i, j));
     }
   }
 }
@@ -211,16 +221,19 @@ class ExactSum {
 
 template <class Out>
 void scaled_product(const void* arguments, const Tile& tile, Result&) {
+  using At = ScaledProductOperand;
   const auto& args = *static_cast<const ScaledProductArgs*>(arguments);
-  const auto* a = static_cast<const std::uint16_t*>(tile.operands[0]);
+  const auto* a = static_cast<const std::uint16_t*>(tile.operands[At::a]);
   const auto* b = reinterpret_cast<const float*>(
-      static_cast<const std::byte*>(tile.operands[1]) + sizeof(ProductPanel));
-  const auto* a_scales = static_cast<const float*>(tile.operands[3]);
-  const auto* b_scales = static_cast<const float*>(tile.operands[4]);
-  auto* out = static_cast<typename Out::Element*>(tile.operands[5]);
-  const std::size_t a_row = tile.layout[0].unit_step / sizeof *a,
-                    scale_row = tile.layout[3].unit_step / sizeof *a_scales,
-                    out_row = tile.layout[5].unit_step / sizeof *out;
+      static_cast<const std::byte*>(tile.operands[At::b]) +
+      sizeof(ProductPanel));
+  const auto* a_scales = static_cast<const float*>(tile.operands[At::a_scales]);
+  const auto* b_scales = static_cast<const float*>(tile.operands[At::b_scales]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[At::out]);
+  const std::size_t a_row = tile.layout[At::a].unit_step / sizeof *a,
+                    scale_row =
+                        tile.layout[At::a_scales].unit_step / sizeof *a_scales,
+                    out_row = tile.layout[At::out].unit_step / sizeof *out;
   const std::size_t block = args.block == 0 ? args.terms : args.block;
   for (std::size_t i = 0; i < tile.count; ++i) {
     for (std::size_t j = 0; j < args.columns; ++j) {

@@ -100,14 +100,15 @@ struct Quantizer {
 
 template <class Format, std::uint32_t kRounding, bool kTapered>
 HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
+  using At = QuantizeOperand;
   using Element = typename Format::Element;
   const DF df;
   const DU du;
   const hn::Rebind<std::uint8_t, DF> d8;
   const std::size_t count = tile.count * args.elements;
-  const auto* const x = operand<const Element>(tile, 0);
-  auto* const out = operand<std::uint8_t>(tile, 1);
-  const auto* const random = operand<const std::uint8_t>(tile, 2);
+  const auto* const x = operand<const Element>(tile, At::x);
+  auto* const out = operand<std::uint8_t>(tile, At::codes);
+  const auto* const random = operand<const std::uint8_t>(tile, At::random);
   const bool packed = args.elements == 2;
   const std::size_t first = tile.first * args.elements;
   Quantizer<kRounding, kTapered> quantizer(args);
@@ -220,22 +221,25 @@ HWY_INLINE void dequantize_elements(const DequantizeArgs& args,
 
 template <class Format>
 HWY_INLINE void dequantize(const void* arguments, const Tile& tile, Result&) {
+  using At = DequantizeOperand;
   const auto& args = *static_cast<const DequantizeArgs*>(arguments);
   const VF scale = hn::Set(DF(), args.scale);
   dequantize_elements<Format>(
-      args, operand<const std::uint8_t>(tile, 1), operand<const float>(tile, 2),
-      tile.count * args.elements, [&](std::size_t) HWY_ATTR { return scale; },
-      operand<typename Format::Element>(tile, 0));
+      args, operand<const std::uint8_t>(tile, At::codes),
+      operand<const float>(tile, At::values), tile.count * args.elements,
+      [&](std::size_t) HWY_ATTR { return scale; },
+      operand<typename Format::Element>(tile, At::x));
 }
 
 template <class Format>
 HWY_INLINE void dequantize_blocks(const void* arguments, const Tile& tile,
                                   Result&) {
+  using At = DequantizeBlockOperand;
   const auto& args = *static_cast<const DequantizeBlockArgs*>(arguments);
-  auto* out = operand<typename Format::Element>(tile, 0);
-  const auto* codes = operand<const std::uint8_t>(tile, 1);
-  const auto* scales = operand<const std::uint8_t>(tile, 2);
-  const auto* const values = operand<const float>(tile, 3);
+  auto* out = operand<typename Format::Element>(tile, At::x);
+  const auto* codes = operand<const std::uint8_t>(tile, At::codes);
+  const auto* scales = operand<const std::uint8_t>(tile, At::scales);
+  const auto* const values = operand<const float>(tile, At::values);
   const bool wide = args.scales == ScaleKind::float32;
   // Rows of whole blocks are one row, if scales change between vectors only.
   const bool whole = args.columns % args.block == 0 && args.block % kLanes == 0;

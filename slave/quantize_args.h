@@ -45,6 +45,9 @@ struct QuantizeArgs {
   RoundingKey key;
   std::uint32_t complement;  // not 0: a negative code is the two's complement
 };
+struct QuantizeOperand {
+  enum : int { x, codes, random, count };
+};
 
 // More than any code.
 inline constexpr std::uint32_t kBeyond = 0x100;
@@ -79,6 +82,9 @@ struct DequantizeArgs {
   // As of quantize. The values of two kinds of codes are looked up: those that
   // are larger than `largest` without the sign, and `also` (kBeyond: none).
   std::uint32_t mantissa_bits, least_exponent, sign, largest, also, complement;
+};
+struct DequantizeOperand {
+  enum : int { x, codes, values, count };
 };
 
 // scaled_value() returns value * scale. A nan value stays as it is, because the
@@ -138,6 +144,9 @@ struct BlockArgs {
                               // if not, square blocks have one
   std::uint32_t hadamard;     // 0 or 1
   std::uint32_t reserved;
+};
+struct BlockOperand {
+  enum : int { x, codes, scales, column_codes, column_scales, random, count };
 };
 inline constexpr std::size_t kMaxBlock = 128;
 // The most columns that are computed at once; also the bytes of scratch memory
@@ -202,6 +211,9 @@ struct AmaxPartial {
 //   butterfly in double: neighbours first. It is rounded to float32, then to
 //   the format of x. A nan becomes the positive quiet one.
 struct HadamardArgs {};
+struct HadamardOperand {
+  enum : int { x, out, count };
+};
 inline constexpr std::size_t kHadamard = 16;
 inline constexpr std::uint32_t kHadamardMinus = 0xd7e8;  // bit i: sign_i is -
 // hadamard_transform() transforms `width` columns of 16 rows in place.
@@ -248,6 +260,9 @@ struct DequantizeBlockArgs {
   std::uint32_t te;
   ScaleKind scales;
   std::uint64_t columns, block;
+};
+struct DequantizeBlockOperand {
+  enum : int { x, codes, scales, values, count };
 };
 inline float dequantize_factor(const DequantizeBlockArgs& args,
                                std::uint32_t bits) noexcept {

@@ -274,6 +274,7 @@ HWY_NOINLINE void transpose(const std::uint8_t* from, std::size_t rows,
 template <class Format, std::uint32_t kRounding, bool kTapered>
 class Blocks {
  public:
+  using At = BlockOperand;
   using Element = typename Format::Element;
   using Codes = Encoder<kRounding, kTapered>;
 
@@ -296,14 +297,16 @@ class Blocks {
   HWY_INLINE void run(const Tile& tile) {
     non_temporal_ = tile.non_temporal;
     const Operand* const layout = tile.layout;
-    x_step_ = layout[0].line_step / sizeof(Element);
-    for (int s = 1; s < 6; ++s) steps_[s] = layout[s].line_step;
-    const auto* x = operand<const Element>(tile, 0);
-    auto* codes = operand<std::uint8_t>(tile, 1);
-    auto* scales = operand<std::uint8_t>(tile, 2);
-    auto* column_codes = operand<std::uint8_t>(tile, 3);
-    auto* column_scales = operand<std::uint8_t>(tile, 4);
-    const auto* random = operand<const std::uint8_t>(tile, 5);
+    x_step_ = layout[At::x].line_step / sizeof(Element);
+    for (int s = 1; s < At::count; ++s) {
+      steps_[s] = layout[s].line_step;
+    }
+    const auto* x = operand<const Element>(tile, At::x);
+    auto* codes = operand<std::uint8_t>(tile, At::codes);
+    auto* scales = operand<std::uint8_t>(tile, At::scales);
+    auto* column_codes = operand<std::uint8_t>(tile, At::column_codes);
+    auto* column_scales = operand<std::uint8_t>(tile, At::column_scales);
+    const auto* random = operand<const std::uint8_t>(tile, At::random);
     std::size_t index =
         tile.first * args_.stripe_rows * args_.index_step + args_.first_index;
     if (column_codes == nullptr && args_.square == 0 &&
@@ -321,16 +324,16 @@ class Blocks {
           args_.stripe_rows, args_.rows - (tile.first + u) * args_.stripe_rows);
       stripe(x, rows, random, index, codes, scales, column_codes, column_scales,
              scratch);
-      x += layout[0].unit_step / sizeof(Element);
+      x += layout[At::x].unit_step / sizeof(Element);
       index += args_.stripe_rows * args_.index_step;
-      if (random != nullptr) random += layout[5].unit_step;
+      if (random != nullptr) random += layout[At::random].unit_step;
       if (codes != nullptr) {
-        codes += layout[1].unit_step;
-        scales += layout[2].unit_step;
+        codes += layout[At::codes].unit_step;
+        scales += layout[At::scales].unit_step;
       }
       if (column_codes != nullptr) {
-        column_codes += layout[3].unit_step;
-        column_scales += layout[4].unit_step;
+        column_codes += layout[At::column_codes].unit_step;
+        column_scales += layout[At::column_scales].unit_step;
       }
     }
   }
@@ -491,9 +494,9 @@ class Blocks {
     if (codes != nullptr && args_.square == 0) {
       for (std::size_t r = 0; r < rows; ++r) {
         row(x + r * x_step_, args_.columns,
-            random == nullptr ? nullptr : random + r * steps_[5],
-            index + r * args_.index_step, codes + r * steps_[1],
-            scales + r * steps_[2]);
+            random == nullptr ? nullptr : random + r * steps_[At::random],
+            index + r * args_.index_step, codes + r * steps_[At::codes],
+            scales + r * steps_[At::scales]);
       }
       if (column_codes == nullptr) return;
     }
@@ -509,28 +512,29 @@ class Blocks {
                codes == nullptr ? nullptr : scales + first,
                column_codes == nullptr
                    ? nullptr
-                   : column_scales +
-                         (args_.repeats != 0 ? c : c >> shift_) * steps_[4],
+                   : column_scales + (args_.repeats != 0 ? c : c >> shift_) *
+                                         steps_[At::column_scales],
                scratch);
         if (codes != nullptr) {
           for (std::size_t r = 0; r < rows; ++r) {
             put_row(scratch + r * kBlockWidth, columns,
-                    codes + r * steps_[1] + c / elements);
+                    codes + r * steps_[At::codes] + c / elements);
           }
         }
       } else {
         if (column_codes != nullptr) {
           for (std::size_t r = 0; r < rows; r += args_.block) {
             for (std::size_t j = 0; j < columns; j += kWidth) {
-              column_block(
-                  x + c + j + r * x_step_,
-                  std::min<std::size_t>(args_.block, rows - r),
-                  std::min(kWidth, columns - j),
-                  bytes == nullptr ? nullptr : bytes + j + r * steps_[5],
-                  index + c + j + r * args_.index_step,
-                  column_scales + (c + j) * steps_[4] +
-                      (r >> shift_) * args_.scale_bytes,
-                  scratch + r / elements * kBlockWidth + j);
+              column_block(x + c + j + r * x_step_,
+                           std::min<std::size_t>(args_.block, rows - r),
+                           std::min(kWidth, columns - j),
+                           bytes == nullptr
+                               ? nullptr
+                               : bytes + j + r * steps_[At::random],
+                           index + c + j + r * args_.index_step,
+                           column_scales + (c + j) * steps_[At::column_scales] +
+                               (r >> shift_) * args_.scale_bytes,
+                           scratch + r / elements * kBlockWidth + j);
             }
           }
         }
@@ -548,7 +552,8 @@ class Blocks {
         }
       }
       transpose(scratch, rows / elements, columns, non_temporal_,
-                column_codes + c * steps_[3], steps_[3]);
+                column_codes + c * steps_[At::column_codes],
+                steps_[At::column_codes]);
     }
   }
 
@@ -611,7 +616,7 @@ class Blocks {
       hn::StoreU(chosen.factors, DF(), factors + v * kLanes);
     }
     for (std::size_t j = 0; j < count; ++j) {
-      store_scale(args_, scales + j * steps_[4], 0, bits[j]);
+      store_scale(args_, scales + j * steps_[At::column_scales], 0, bits[j]);
     }
     if (HWY_LIKELY(finite)) {
       cast_columns<true>(part, rows, count, random, index, factors, codes);
@@ -652,10 +657,11 @@ class Blocks {
       return codes_of<kFinite>(
           encoder, limit, Format::load(df, x + r * kWidth + v * kLanes),
           factor[v],
-          random_of(column_words_,
-                    random == nullptr ? nullptr : random + r * steps_[5],
-                    v * kLanes, index + r * args_.index_step,
-                    count - std::min(count, v * kLanes)));
+          random_of(
+              column_words_,
+              random == nullptr ? nullptr : random + r * steps_[At::random],
+              v * kLanes, index + r * args_.index_step,
+              count - std::min(count, v * kLanes)));
     };
     const std::size_t elements = packed_ ? 2 : 1;
     for (std::size_t r = 0; r < rows; r += elements) {
@@ -723,7 +729,7 @@ class Blocks {
           const std::size_t first = args_.repeats != 0 ? r : at;
           const std::size_t copies = args_.repeats != 0 ? height : 1;
           for (std::size_t i = first; i < first + copies; ++i) {
-            store_scale(args_, scales + i * steps_[2], b, bits[b]);
+            store_scale(args_, scales + i * steps_[At::scales], b, bits[b]);
           }
         }
         if (column_scales != nullptr) {
@@ -733,13 +739,14 @@ class Blocks {
                   ? std::min<std::size_t>(args_.block, columns - first)
                   : 1;
           for (std::size_t i = first; i < first + copies; ++i) {
-            store_scale(args_, column_scales + i * steps_[4], at, bits[b]);
+            store_scale(args_, column_scales + i * steps_[At::column_scales],
+                        at, bits[b]);
           }
         }
       }
       for (std::size_t i = r; i < r + height; ++i) {
         cast(finite, x + i * x_step_, columns,
-             random == nullptr ? nullptr : random + i * steps_[5],
+             random == nullptr ? nullptr : random + i * steps_[At::random],
              index + i * args_.index_step, factors, false,
              scratch + i * kBlockWidth);
       }
@@ -747,8 +754,9 @@ class Blocks {
   }
 
   const BlockArgs& args_;
-  std::size_t x_step_ = 0;     // elements from row to row
-  std::size_t steps_[6] = {};  // bytes from line to line of each operand
+  std::size_t x_step_ = 0;  // elements from row to row
+  // Bytes from line to line of each operand.
+  std::size_t steps_[At::count] = {};
   Codes encoder_;
   RandomWords row_words_, column_words_;
   std::uint32_t largest_bits_, raised_bits_;
@@ -788,8 +796,10 @@ template <class Format>
 HWY_INLINE void hadamard(const void*, const Tile& tile, Result&) {
   const DF df;
   const hn::Rebind<typename Format::Element, DF> d;
-  const auto* const x = operand<const typename Format::Element>(tile, 0);
-  auto* const out = operand<typename Format::Element>(tile, 1);
+  const auto* const x =
+      operand<const typename Format::Element>(tile, HadamardOperand::x);
+  auto* const out =
+      operand<typename Format::Element>(tile, HadamardOperand::out);
   for (std::size_t i = 0; i < tile.count * kHadamard; i += kHadamard) {
     HWY_ALIGN float values[kHadamard];
     double wide[kHadamard];

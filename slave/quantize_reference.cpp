@@ -135,11 +135,13 @@ void put_code(const QuantizeArgs& args, std::uint8_t* codes, std::size_t i,
 
 template <class Format>
 void quantize(const void* arguments, const Tile& tile, Result&) {
+  using At = QuantizeOperand;
   const auto& args = *static_cast<const QuantizeArgs*>(arguments);
   const auto* x =
-      static_cast<const typename Format::Element*>(tile.operands[0]);
-  auto* codes = static_cast<std::uint8_t*>(tile.operands[1]);
-  const auto* bytes = static_cast<const std::uint8_t*>(tile.operands[2]);
+      static_cast<const typename Format::Element*>(tile.operands[At::x]);
+  auto* codes = static_cast<std::uint8_t*>(tile.operands[At::codes]);
+  const auto* bytes =
+      static_cast<const std::uint8_t*>(tile.operands[At::random]);
   const std::vector<Number> numbers = numbers_of(args);
   // HiFloat8's 6f is infinity; 3 * 2^14 is beyond the largest number.
   const std::uint32_t largest = args.tapered != 0 ? 0x6e : args.largest;
@@ -175,10 +177,12 @@ void quantize(const void* arguments, const Tile& tile, Result&) {
 
 template <class Format>
 void dequantize(const void* arguments, const Tile& tile, Result&) {
+  using At = DequantizeOperand;
   const auto& args = *static_cast<const DequantizeArgs*>(arguments);
-  const auto* codes = static_cast<const std::uint8_t*>(tile.operands[1]);
-  const auto* values = static_cast<const float*>(tile.operands[2]);
-  auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* codes =
+      static_cast<const std::uint8_t*>(tile.operands[At::codes]);
+  const auto* values = static_cast<const float*>(tile.operands[At::values]);
+  auto* x = static_cast<typename Format::Element*>(tile.operands[At::x]);
   for (std::size_t i = 0; i < tile.count * args.elements; ++i) {
     std::uint32_t code = codes[i / args.elements];
     if (args.elements == 2) code = i % 2 == 0 ? code & 15 : code >> 4;
@@ -255,6 +259,7 @@ void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
 
 template <class Format>
 void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
+  using At = BlockOperand;
   using Element = typename Format::Element;
   const auto& args = *static_cast<const BlockArgs*>(arguments);
   for (std::size_t u = 0; u < tile.count; ++u) {
@@ -264,26 +269,27 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
       return static_cast<std::uint8_t*>(tile.operands[s]) +
              u * tile.layout[s].unit_step + r * tile.layout[s].line_step;
     };
-    const bool given = tile.operands[5] != nullptr;
+    const bool given = tile.operands[At::random] != nullptr;
     Cells cells{{},
                 {},
                 {},
                 std::min<std::size_t>(args.stripe_rows, args.rows - first),
                 args.columns};
     for (std::size_t r = 0; r < cells.rows; ++r) {
-      const auto* x = reinterpret_cast<const Element*>(line(0, r));
+      const auto* x = reinterpret_cast<const Element*>(line(At::x, r));
       for (std::size_t c = 0; c < cells.columns; ++c) {
         cells.values.push_back(Format::widen(x[c]));
         cells.indices.push_back((first + r) * args.index_step + c +
                                 args.first_index);
-        cells.bytes.push_back(given ? line(5, r)[c] : 0);
+        cells.bytes.push_back(given ? line(At::random, r)[c] : 0);
       }
     }
-    if (tile.operands[1] != nullptr) {
-      quantize_cells(args, args.code.key, given, cells, tile.layout[1],
-                     tile.layout[2], line(1, 0), line(2, 0));
+    if (tile.operands[At::codes] != nullptr) {
+      quantize_cells(args, args.code.key, given, cells, tile.layout[At::codes],
+                     tile.layout[At::scales], line(At::codes, 0),
+                     line(At::scales, 0));
     }
-    if (tile.operands[3] == nullptr) continue;
+    if (tile.operands[At::column_codes] == nullptr) continue;
     Cells turned{{}, {}, {}, cells.columns, cells.rows};
     for (std::size_t c = 0; c < cells.columns; ++c) {
       for (std::size_t r = 0; r < cells.rows; ++r) {
@@ -306,18 +312,22 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
     }
     // Square blocks are computed with the rows, with the rows' random bits.
     quantize_cells(args, args.square != 0 ? args.code.key : args.column_key,
-                   given, turned, tile.layout[3], tile.layout[4], line(3, 0),
-                   line(4, 0));
+                   given, turned, tile.layout[At::column_codes],
+                   tile.layout[At::column_scales], line(At::column_codes, 0),
+                   line(At::column_scales, 0));
   }
 }
 
 template <class Format>
 void dequantize_blocks(const void* arguments, const Tile& tile, Result&) {
+  using At = DequantizeBlockOperand;
   const auto& args = *static_cast<const DequantizeBlockArgs*>(arguments);
-  const auto* codes = static_cast<const std::uint8_t*>(tile.operands[1]);
-  const auto* scales = static_cast<const std::uint8_t*>(tile.operands[2]);
-  const auto* values = static_cast<const float*>(tile.operands[3]);
-  auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* codes =
+      static_cast<const std::uint8_t*>(tile.operands[At::codes]);
+  const auto* scales =
+      static_cast<const std::uint8_t*>(tile.operands[At::scales]);
+  const auto* values = static_cast<const float*>(tile.operands[At::values]);
+  auto* x = static_cast<typename Format::Element*>(tile.operands[At::x]);
   const std::size_t blocks = (args.columns + args.block - 1) / args.block;
   const std::size_t elements = args.code.elements;
   for (std::size_t i = 0; i < tile.count * args.columns; ++i) {
@@ -348,9 +358,10 @@ void amax(const void*, const Tile& tile, Result&) {
 
 template <class Format>
 void hadamard(const void*, const Tile& tile, Result&) {
-  const auto* x =
-      static_cast<const typename Format::Element*>(tile.operands[0]);
-  auto* out = static_cast<typename Format::Element*>(tile.operands[1]);
+  const auto* x = static_cast<const typename Format::Element*>(
+      tile.operands[HadamardOperand::x]);
+  auto* out = static_cast<typename Format::Element*>(
+      tile.operands[HadamardOperand::out]);
   for (std::size_t u = 0; u < tile.count; ++u) {
     double values[kHadamard];
     for (std::size_t i = 0; i < kHadamard; ++i) {

@@ -107,8 +107,10 @@ bool divides(float divisor) {
 template <class In, class Out>
 void cast(const void* args, const Tile& tile, Result&) {
   const float divisor = static_cast<const CastArgs*>(args)->divisor;
-  const auto* in = static_cast<const typename In::Element*>(tile.operands[0]);
-  auto* out = static_cast<typename Out::Element*>(tile.operands[1]);
+  const auto* in =
+      static_cast<const typename In::Element*>(tile.operands[CastOperand::in]);
+  auto* out =
+      static_cast<typename Out::Element*>(tile.operands[CastOperand::out]);
   for (std::size_t i = 0; i < tile.count; ++i) {
     float value = In::widen(in[i]);
     if (divides(divisor)) value = In::widen(In::narrow(value / divisor));
@@ -119,8 +121,9 @@ void cast(const void* args, const Tile& tile, Result&) {
 template <class In>
 void accumulate(const void* args, const Tile& tile, Result&) {
   const float divisor = static_cast<const AccumulateArgs*>(args)->divisor;
-  const auto* in = static_cast<const typename In::Element*>(tile.operands[0]);
-  auto* sum = static_cast<float*>(tile.operands[1]);
+  const auto* in = static_cast<const typename In::Element*>(
+      tile.operands[AccumulateOperand::in]);
+  auto* sum = static_cast<float*>(tile.operands[AccumulateOperand::sum]);
   for (std::size_t i = 0; i < tile.count; ++i) {
     sum[i] += In::widen(in[i]);
     if (divides(divisor)) sum[i] /= divisor;
@@ -135,8 +138,10 @@ void zero(const void*, const Tile& tile, Result&) {
 template <class In, class Out>
 void lerp(const void* args, const Tile& tile, Result&) {
   const auto& numbers = *static_cast<const LerpArgs*>(args);
-  const auto* in = static_cast<const typename In::Element*>(tile.operands[0]);
-  auto* out = static_cast<typename Out::Element*>(tile.operands[1]);
+  const auto* in =
+      static_cast<const typename In::Element*>(tile.operands[LerpOperand::in]);
+  auto* out =
+      static_cast<typename Out::Element*>(tile.operands[LerpOperand::out]);
   for (std::size_t i = 0; i < tile.count; ++i) {
     const float to = In::widen(in[i]);
     const float from = Out::widen(out[i]);

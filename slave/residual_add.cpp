@@ -39,24 +39,26 @@ struct AddBiased {
 
 template <class Format, class Bias>
 HWY_INLINE void residual_add(const void* arguments, const Tile& tile, Result&) {
-  const std::size_t columns =
-      static_cast<const ResidualAddArgs*>(arguments)->columns;
+  using At = ResidualAddOperand;
+  const auto& args = *static_cast<const ResidualAddArgs*>(arguments);
+  const RowPart rows = part_of_rows(tile, args.columns);
   Tile part = tile;
-  if (tile.operands[1] == nullptr) {  // one long row
-    part.count = tile.count * columns;
-    for_each_vector(part, Add<Format>(), Input<Format>(tile, 0),
-                    InOut<Float32>(tile, 2));
+  if (tile.operands[At::bias] == nullptr) {  // one long row
+    part.count = rows.rows * rows.columns;
+    for_each_vector(part, Add<Format>(), Input<Format>(tile, At::x),
+                    InOut<Float32>(tile, At::residual));
     return;
   }
-  auto* x = operand<typename Format::Element>(tile, 0);
-  auto* residual = operand<float>(tile, 2);
-  part.count = columns;
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    void* const operands[] = {x + i * columns, tile.operands[1],
-                              residual + i * columns};
+  auto* x = operand<typename Format::Element>(tile, At::x);
+  auto* residual = operand<float>(tile, At::residual);
+  part.count = rows.columns;
+  for (std::size_t i = 0; i < rows.rows; ++i) {
+    void* const operands[] = {x + i * rows.columns, tile.operands[At::bias],
+                              residual + i * rows.columns};
     part.operands = operands;
-    for_each_vector(part, AddBiased<Format, Bias>(), Input<Format>(part, 0),
-                    Input<Bias>(part, 1), InOut<Float32>(part, 2));
+    for_each_vector(part, AddBiased<Format, Bias>(), Input<Format>(part, At::x),
+                    Input<Bias>(part, At::bias),
+                    InOut<Float32>(part, At::residual));
   }
 }
 

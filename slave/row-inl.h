@@ -127,6 +127,14 @@ struct Chains {
     }
   }
 
+  // load() continues the sums of a state, and store() puts them back.
+  HWY_INLINE void load(int which, const ChainSums& sums) {
+    std::memcpy(chain[which], sums.chains, sizeof sums.chains);
+  }
+  HWY_INLINE void store(int which, ChainSums& sums) const {
+    std::memcpy(sums.chains, chain[which], sizeof sums.chains);
+  }
+
   // sum() adds the chains as a tree.
   HWY_NOINLINE float sum(int which) {
     return tree_sum(DF(), chain[which], kChains);

@@ -4,21 +4,15 @@
 //   the first of them in its tensor. An operand is these rows, one after
 //   another, of args.columns elements each. "Of a row" below means one value
 //   for each row; "constant" means one row for the whole launch.
-// - In the other passes it computes a piece of one row: tile.count columns, the
-//   first of which is column tile.first. An operand "of a row" is then a single
-//   value that is only read, and of a constant there are these columns. A map
-//   takes any piece.
-// - A sum has no outputs, and writes a record for each chunk of its piece:
-//   tile.partial is the record of the first chunk, and the others follow. The
-//   piece must be whole chunks. A kernel whose record is chains (ChainSums)
-//   adds to it, so its piece may begin and end at any multiple of kChains.
-// - Whole rows and the two passes on columns compute the same bits.
+// - In the other passes it computes a piece of one row: tile.count columns from
+//   column tile.first on. A constant has these columns.
+//   Pieces begin at multiples of kChains; in Pass::sum, at multiples of the
+//   RowState's sum_step. tile.state keeps what Pass::map must know of the row.
+// - Whole rows and pieces compute the same bits. Both have the state.
 // - An output may be the same memory as an input of the same type (in place).
 //   Otherwise operands must not overlap.
 // - The softmax of 16-bit rows of at most one chunk uses tile.scratch: a float
 //   for each column, aligned to 64 bytes, or null. It does not change the bits.
-// - Whole rows have at most kMaxRowColumns columns; those of softmax_backward,
-//   cross_entropy_backward and residual_add any number.
 // - r() rounds to the type of the output; every other operation is float32, in
 //   the order of the formula. Row kernels flag no elements.
 #ifndef SWAMP_SLAVE_ROW_ARGS_H_
@@ -28,26 +22,66 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "slave/kernel.h"
 #include "slave/row_math.h"
 
 namespace swamp::slave {
 
-inline constexpr std::size_t kMaxRowChunks = 64;
-inline constexpr std::size_t kMaxRowColumns = kMaxRowChunks * kChunkColumns;
+static_assert(kMapStep == kChains);
+
+// ends_chunk() returns whether a chunk of a row ends with the column before
+// `end`.
+inline bool ends_chunk(std::size_t end, std::size_t columns) noexcept {
+  return end % kChunkColumns == 0 || end == columns;
+}
+
+// RowPart is the rows of a tile: whole rows, or one row's columns from `first`
+// on.
+struct RowPart {
+  std::size_t rows, columns;
+  std::size_t row;    // index of the first row in its tensor
+  std::size_t first;  // column
+  bool sums, maps;    // what to do: for whole rows both
+  bool is_last;       // whether to write the outputs of a row
+};
+inline RowPart part_of_rows(const Tile& tile, std::size_t columns) noexcept {
+  if (tile.pass == Pass::rows) {
+    return {tile.count, columns, tile.first, 0, true, true, true};
+  }
+  const bool sums = tile.pass == Pass::sum;
+  return {1, tile.count, tile.row, tile.first, sums, !sums, tile.is_last};
+}
+
+// chunks_of() returns the number of chunks of a row.
+inline std::size_t chunks_of(std::size_t columns) noexcept {
+  return (columns + kChunkColumns - 1) / kChunkColumns;
+}
+
+// for_each_chunk() divides the `columns` columns from `first` on at the ends of
+// chunks and calls visit(chunk, at, count) for each part; `at` counts from
+// `first`.
+template <class Visit>
+inline void for_each_chunk(std::size_t first, std::size_t columns,
+                           const Visit& visit) {
+  for (std::size_t at = 0; at < columns;) {
+    const std::size_t column = first + at;
+    const std::size_t left = kChunkColumns - column % kChunkColumns;
+    const std::size_t count = left < columns - at ? left : columns - at;
+    visit(column / kChunkColumns, at, count);
+    at += count;
+  }
+}
 
 // scaled_softmax: x (in), mask (in, a byte per column; null: none), y (out).
 //   e_j = f32(x_j) * scale; -10000 if the mask's byte is not 0
 //   y_j = r(E(e_j - m_c) * f_c)        m_c, f_c of the chunk: slave/row_math.h
 //   y_j = r((e_j - high) - low)        if args.log; LogSumExp: slave/row_math.h
 // A row that contains nan or +inf, or nothing but -inf, becomes nan.
-// Passes on columns have two more operands: the SoftmaxFactor of each chunk of
-//   the tile (null in a sum), and `valid` (uint64), the number of columns of
-//   the segment that count (null: all). y is 0 in the columns after them. The
-//   record of a sum is a SoftmaxChunk.
+// The state is a SoftmaxState, and a SoftmaxChunk for each chunk.
 struct SoftmaxArgs {
   std::uint64_t columns;
   // If not 0 (causal), only the first i % causal_rows + 1 columns of row i
-  // count, and the output is 0 in the others. Not used on columns.
+  // count, and the output is 0 in the others.
   std::uint64_t causal_rows;
   float scale;
   std::uint32_t round_scale;  // 1: rounds scale to the type of x, as apex does
@@ -56,11 +90,31 @@ struct SoftmaxArgs {
   std::uint32_t zero_masked_rows;
   std::uint32_t log;  // 1: y is the log of the softmax
 };
+struct SoftmaxOperand {
+  enum : int { x, mask, y, count };
+};
 
 inline constexpr float kMasked = -10000.0f;
 
-// SoftmaxFactor is what a map needs to know of a chunk; if args.log, the
-// LogSumExp of the row.
+// SoftmaxState has the sum of a row from the first piece of Pass::map on.
+struct SoftmaxState {
+  SoftmaxTotal total;
+
+  SoftmaxChunk* chunks() noexcept {
+    return reinterpret_cast<SoftmaxChunk*>(this + 1);
+  }
+};
+
+// valid_columns() returns how many columns of a row count.
+template <class Args>
+std::size_t valid_columns(const Args& args, std::size_t row) noexcept {
+  if (args.causal_rows == 0) return args.columns;
+  const std::size_t valid = row % args.causal_rows + 1;
+  return valid < args.columns ? valid : args.columns;
+}
+
+// SoftmaxFactor is what y needs to know of a chunk; if args.log, the LogSumExp
+// of the row.
 struct SoftmaxFactor {
   float shift;   // chunk_shift() of its max
   float factor;  // f_c; nan if the row is
@@ -77,67 +131,68 @@ inline SoftmaxFactor softmax_factor(const SoftmaxArgs& args, float chunk_max,
   return {chunk_shift(chunk_max), zero ? 0.0f : total.factor(chunk_max)};
 }
 
-// softmax_backward: g (in), y (in), dx (out; may be g or y).
+// softmax_backward: g (in), y (in), dx (out; may be g or y; null: not wanted),
+//   dot (out, of a row, float32: D; null: not wanted).
 //   t_j = g_j * y_j; D = f32(sum of the sums of t_j by chunk)
 //   dx_j = r(scale * (t_j - y_j * D))
 //   If args.log, y is the log of the softmax:
 //   t_j = g_j; dx_j = r(scale * (g_j - E(min(0, y_j)) * D))
-// Passes on columns have two more operands: D (null in a sum) and `valid`, as
-//   above. The record of a sum is ChainSums.
+// The state is a SoftmaxBackwardState.
 struct SoftmaxBackwardArgs {
   std::uint64_t columns;
   std::uint64_t causal_rows;  // as in SoftmaxArgs
   float scale;
   std::uint32_t log;  // as in SoftmaxArgs
 };
-
-// ChainSums is the partial result of a sum over a chunk: chain i holds the
-// elements whose column is i mod kChains, added in their order.
-struct ChainSums {
-  float chains[kChains];
-
-  // total() adds the chains as a fixed binary tree.
-  float total() const noexcept {
-    float sum[kChains];
-    for (std::size_t i = 0; i < kChains; ++i) sum[i] = chains[i];
-    for (std::size_t distance = kChains / 2; distance != 0; distance /= 2) {
-      for (std::size_t i = 0; i < distance; ++i) sum[i] += sum[i + distance];
-    }
-    return sum[0];
-  }
+struct SoftmaxBackwardOperand {
+  enum : int { g, y, dx, dot, count };
 };
 
-// cross_entropy: x (in, logits), target (in, of a row), weight (in, constant,
-//   float32; null: 1), loss (out, of a row, float32), high and low of LogSumExp
-//   (out, of a row, float32; low null: not wanted). With t the target and m the
-//   largest x_j, in double:
+// SoftmaxBackwardState has the sums of the current chunk, and the sum of the
+// chunks before it.
+struct SoftmaxBackwardState {
+  ChainSums terms;
+  double dot;
+};
+
+// cross_entropy: x (in, logits), target (in, of a row, int64; null: none has
+//   one), weight (in, constant, float32; null: 1), loss (out, of a row, float32;
+//   null without targets), high and low of LogSumExp (out, of a row, float32;
+//   low null: not wanted). With t the target and m the largest x_j, in double:
 //   l = log(sum of exp(x_j - m)), combined from chunks: slave/row_math.h
 //   loss = f32(confidence * w_t * ((m - x_t) + l)
 //              + uniform * (weight_sum * l - sum of w_j * (x_j - m))
 //              + z_loss * (m + l)^2)
 //   The loss of an ignored row is 0; its LogSumExp is computed all the same.
-// A sum without weights reads x, and its record is a CrossEntropyChunk. A sum
-//   with weights adds to CrossEntropySums of one chunk, so its piece may begin
-//   at any multiple of kChains; `target` is then the SoftmaxChunk of the chunk.
-//   The master computes the rest. It has no Pass::map.
-// cross_entropy_backward: x (in), target (in, of a row), CrossEntropyRow (in,
-//   of a row), weight (in, constant, float32; null: 1), dx (out; may be x).
+// If args.gives_parts, the first output is instead the row's CrossEntropyParts,
+//   and there are no others. The state is a CrossEntropyState, and a
+//   CrossEntropyChunk for each chunk.
+// cross_entropy_backward: x (in), target (in, of a row, int64; null: none has
+//   one), row (in, of a row, CrossEntropyRow), weight (in, constant, float32;
+//   null: 1), dx (out; may be x).
 //   p_j = E(min(0, (f32(x_j) - high) - low))
 //   dx_j = r(g * (p_j * a - c_j)), dx_t = r(g * ((p_t * a - b) - c_t)) with
 //   a = f32(confidence * w_t + uniform * weight_sum
 //           + 2 * z_loss * (high + low)),
 //   b = f32(confidence * w_t), c_j = f32(uniform) * w_j
-//   dx of an ignored row is 0. It has no Pass::sum.
+//   dx of an ignored row is 0. It needs neither a state nor Pass::sum.
 struct CrossEntropyArgs {
   std::uint64_t columns;
-  std::int64_t first_class;    // of column 0
-  std::int64_t ignore_index;   // of a target
-  double confidence;           // 1 - label smoothing
-  double uniform;              // label smoothing / number of classes
-  double weight_sum;           // of all classes; without weights their number
-  double z_loss;               // factor of lse^2
-  std::uint32_t target_bytes;  // 4 or 8
+  std::int64_t first_class;   // of column 0
+  std::int64_t ignore_index;  // of a target
+  double confidence;          // 1 - label smoothing
+  double uniform;             // label smoothing / number of classes
+  double weight_sum;          // of all classes; without weights their number
+  double z_loss;              // factor of lse^2
+  std::uint32_t gives_parts;  // 0 or 1; not of backward
   std::uint32_t reserved;
+};
+struct CrossEntropyOperand {
+  enum : int { x, target, weight, loss, high, low, count };
+};
+// `target` is the same operand of both.
+struct CrossEntropyBackwardOperand {
+  enum : int { x, target, row, weight, dx, count };
 };
 
 // CrossEntropyRow is what backward needs to know of a row.
@@ -147,7 +202,7 @@ struct CrossEntropyRow {
   float target_weight;  // w_t; 1 without weights
 };
 
-// CrossEntropyChunk is the partial result of one chunk. All terms of sum_x have
+// CrossEntropyChunk has the sums of one chunk. All terms of sum_x have
 // the same sign, so that it is exact to a few roundings for any logits.
 struct CrossEntropyChunk {
   SoftmaxChunk exp;
@@ -155,9 +210,17 @@ struct CrossEntropyChunk {
   float weight;  // sum of w_j; 0 if uniform is 0
 };
 
-// CrossEntropySums is what weights add to the CrossEntropyChunk of one chunk.
-struct CrossEntropySums {
+// CrossEntropyState has the logit and weight of the target, and the weighted
+// sums of the current chunk in Pass::map: they need the chunk's maximum, and a
+// small LDM cannot hold a chunk of both x and the weights in float32.
+struct CrossEntropyState {
   ChainSums x, weight;
+  float target_x;  // 0 if the target is not among the columns
+  float target_weight;
+
+  CrossEntropyChunk* chunks() noexcept {
+    return reinterpret_cast<CrossEntropyChunk*>(this + 1);
+  }
 };
 
 // CrossEntropyParts has the sums of one row, or of one rank's classes of it.
@@ -231,11 +294,12 @@ inline CrossEntropyFactors cross_entropy_factors(
           static_cast<float>(args.uniform)};
 }
 
-// target_of() is the target of row i of a tile.
-inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
-                              std::size_t i) noexcept {
-  return args.target_bytes == 4 ? static_cast<const std::int32_t*>(targets)[i]
-                                : static_cast<const std::int64_t*>(targets)[i];
+// target_column() returns the column of a target, counted from column `first`;
+// if another rank has it, a number beyond all columns.
+inline std::uint64_t target_column(const CrossEntropyArgs& args,
+                                   std::int64_t target,
+                                   std::size_t first) noexcept {
+  return static_cast<std::uint64_t>(target - args.first_class) - first;
 }
 
 // layer_norm: x (in), weight (in, constant; null: 1), bias (in, constant; null:
@@ -247,29 +311,44 @@ inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
 //   row, float32): the same without mean and bias, and with the mean of the
 //   squares as the variance.
 // If the type of weight and bias is not that of x, it ends the name.
-// A sum reads x; its record is a LayerNormChunk or RmsNormChunk. A map reads
-//   mean and rstd.
+// The state of both is a NormState, and a chunk's sums for each chunk.
+//
 // layer_norm_backward: g (in), x (in), mean (in, of a row), rstd (in, of a
 //   row), weight (in, constant; null: 1), dx (out; may be g or x; null: not
 //   computed). Partial result, if not null: 2 * columns doubles, to which the
 //   rows are added in their order: first the gradient of weight (sums of
-//   g_j * xhat_j), then that of bias (sums of g_j).
+//   g_j * xhat_j), then the gradient of bias (sums of g_j).
 //   xhat_j = (x_j - mean) * rstd; h_j = g_j * (weight_j + weight_offset)
 //   a = f32(sum of h_j / columns), b = f32(sum of h_j * xhat_j / columns)
 //   dx_j = r(rstd * ((h_j - a) - xhat_j * b))
 // rms_norm_backward: g, x, rstd, weight, dx: xhat_j = x_j * rstd and a = 0. The
 //   partial result is `columns` doubles.
-// The record of a sum is NormBackwardSums. In a map the first operand of mean
-//   and rstd is a NormBackwardRow, and tile.partial begins with column 0 of the
-//   segment. Without mean, sum_h and a are 0.
+// The state of both is a NormBackwardState.
 struct RowNormArgs {
   std::uint64_t columns;
   double eps;
   float weight_offset;  // 1: zero-centred weight
   std::uint32_t reserved;
 };
+// An operand that rms_norm lacks has the number of the one beside it.
+template <bool kMean>
+struct NormOperand {
+  enum : int {
+    x,
+    weight,
+    bias = weight + kMean,
+    y,
+    mean,
+    rstd = mean + kMean,
+    count
+  };
+};
+template <bool kMean>
+struct NormBackwardOperand {
+  enum : int { g, x, mean, rstd = mean + kMean, weight, dx, count };
+};
 
-// LayerNormChunk is the partial result of one chunk. `sum` is computed in
+// LayerNormChunk has the sums of one chunk. `sum` is computed in
 // kWideChains chains of double. `squares` is the sum of (x - mean)^2 with
 // mean = f32(sum / columns of the chunk).
 struct LayerNormChunk {
@@ -279,10 +358,9 @@ struct LayerNormChunk {
 };
 inline constexpr std::size_t kWideChains = 32;
 
-// RmsNormChunk is the partial result of one chunk.
+// RmsNormChunk has the sum of one chunk.
 struct RmsNormChunk {
   float squares;
-  float reserved;  // partial results are multiples of 8 bytes
 };
 
 template <bool kMean>
@@ -293,13 +371,23 @@ struct NormStatistics {
   float mean, rstd;
 };
 
+// NormState has the statistics of a row, from the first piece of Pass::map on.
+struct NormState {
+  NormStatistics row;
+
+  template <bool kMean>
+  NormChunk<kMean>* chunks() noexcept {
+    return reinterpret_cast<NormChunk<kMean>*>(this + 1);
+  }
+};
+
 // norm_statistics() combines the chunks of a row. It converts the squares of
 // LayerNorm, which are relative to the mean of each chunk, to the mean of the
 // row.
 inline NormStatistics norm_statistics(const LayerNormChunk* chunks,
                                       std::size_t columns,
                                       double eps) noexcept {
-  const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
+  const std::size_t count = chunks_of(columns);
   double sum = 0;
   for (std::size_t c = 0; c < count; ++c) sum += chunks[c].sum;
   const double all = static_cast<double>(columns);
@@ -322,7 +410,7 @@ inline NormStatistics norm_statistics(const LayerNormChunk* chunks,
 inline NormStatistics norm_statistics(const RmsNormChunk* chunks,
                                       std::size_t columns,
                                       double eps) noexcept {
-  const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
+  const std::size_t count = chunks_of(columns);
   double squares = 0;
   for (std::size_t c = 0; c < count; ++c) {
     squares += static_cast<double>(chunks[c].squares);
@@ -331,42 +419,75 @@ inline NormStatistics norm_statistics(const RmsNormChunk* chunks,
   return {0, static_cast<float>(1.0 / std::sqrt(variance + eps))};
 }
 
-struct NormBackwardChunk {
-  float sum_h;
-  float sum_hx;  // of h_j * xhat_j
-};
-
-struct NormBackwardRow {
-  float mean, rstd, a, b;
-};
-
-// NormBackwardSums is the partial result of one chunk.
-struct NormBackwardSums {
+// NormBackwardState has the sums of h and h * xhat of the current chunk, and
+// their totals of the chunks before it.
+struct NormBackwardState {
   ChainSums h, hx;
-
-  NormBackwardChunk chunk() const noexcept { return {h.total(), hx.total()}; }
+  double sum_h, sum_hx;
 };
 
-// combine_chunks() computes the factors of a row.
-inline NormBackwardRow combine_chunks(const NormBackwardChunk* chunks,
-                                      std::size_t columns, float mean,
-                                      float rstd) noexcept {
-  const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
-  double sum_h = 0, sum_hx = 0;
-  for (std::size_t c = 0; c < count; ++c) {
-    sum_h += static_cast<double>(chunks[c].sum_h);
-    sum_hx += static_cast<double>(chunks[c].sum_hx);
-  }
+// NormBackwardFactors are a and b.
+struct NormBackwardFactors {
+  float a, b;
+};
+inline NormBackwardFactors norm_backward_factors(double sum_h, double sum_hx,
+                                                 std::size_t columns) noexcept {
   const double all = static_cast<double>(columns);
-  return {mean, rstd, static_cast<float>(sum_h / all),
-          static_cast<float>(sum_hx / all)};
+  return {static_cast<float>(sum_h / all), static_cast<float>(sum_hx / all)};
 }
+
+// column_sums: x (in, lines of doubles), sum (out, float32). A unit is a
+// column.
+//   sum_j = f32(((0 + x_0j) + x_1j) + ...), line after line
+struct ColumnSumsArgs {};
+struct ColumnSumsOperand {
+  enum : int { x, sum, count };
+};
 
 // residual_add: x (in), bias (in, constant; null: none), residual (inout,
 //   float32). If the type of the bias is not that of x, it ends the name.
 //   residual_j = residual_j + (x_j + bias_j)
 struct ResidualAddArgs {
   std::uint64_t columns;
+};
+struct ResidualAddOperand {
+  enum : int { x, bias, residual, count };
+};
+
+// activation: x (in), up (in; null: no gate), y (out)
+//   y_j = r(f(x_j)), or r(f(x_j) * up_j)
+// activation_backward: gradient (in), x (in), up (in; null: no gate), dx (out),
+//   dup (out; null without a gate)
+//   dx_j = r(gradient_j * f'(x_j)), or, with a gate,
+//   dx_j = r((gradient_j * up_j) * f'(x_j)), dup_j = r(gradient_j * f(x_j))
+//   Without a gate, x is the result y if f is tanh, sigmoid or exp.
+// The functions are in slave/activation-inl.h. Elements of float32 are computed
+// in double, others in float; every nan becomes the same quiet nan. The rows of
+// an operand may have gaps: see Tile::layout.
+struct ActivationArgs {
+  enum Function : std::uint32_t {
+    silu,
+    gelu,
+    gelu_tanh,
+    tanh,
+    sigmoid,
+    relu,
+    relu_squared,
+    softplus,
+    exp,
+    count
+  };
+  std::uint64_t columns;
+  Function function;
+  float beta;       // of softplus
+  float threshold;  // of softplus
+  std::uint32_t padding;
+};
+struct ActivationOperand {
+  enum : int { x, up, y, count };
+};
+struct ActivationBackwardOperand {
+  enum : int { gradient, x, up, dx, dup, count };
 };
 
 // moe_count: expert (in), the expert of each entry; -1: none. Partial result of
@@ -387,6 +508,9 @@ struct MoeArgs {
   // Partial results are multiples of 8 bytes.
   std::size_t counts() const noexcept { return (experts + 1) / 2 * 2; }
 };
+struct MoePositionOperand {
+  enum : int { expert, map = expert, base, position, count };
+};
 
 // moe_sum: x0, x1, x2 (in; null: absent, the last ones first), sum (in,
 //   float32; null: absent), factors (in, constant, MoeFactors; null: all 1),
@@ -395,6 +519,9 @@ struct MoeArgs {
 //   Without sum, the first product is the first term. A single x without sum
 //   and factors is copied; without any x, y is 0.
 struct MoeSumArgs {};
+struct MoeSumOperand {
+  enum : int { x0, x1, x2, sum, factors, y, count };
+};
 inline constexpr int kMoeSources = 3;
 struct MoeFactors {
   float factor[kMoeSources];

@@ -21,6 +21,26 @@ inline constexpr std::size_t kChunkColumns = 4096;
 // as a fixed binary tree: first those 32 apart, then 16, 8, 4, 2 and 1.
 inline constexpr std::size_t kChains = 64;
 
+// ChainSums is a sum over a part of a chunk: chain i holds the elements whose
+// column is i mod kChains, added in their order.
+struct ChainSums {
+  float chains[kChains];
+
+  void clear() noexcept {
+    for (float& chain : chains) chain = 0;
+  }
+
+  // total() adds the chains as a fixed binary tree.
+  float total() const noexcept {
+    float sum[kChains];
+    for (std::size_t i = 0; i < kChains; ++i) sum[i] = chains[i];
+    for (std::size_t distance = kChains / 2; distance != 0; distance /= 2) {
+      for (std::size_t i = 0; i < distance; ++i) sum[i] += sum[i + distance];
+    }
+    return sum[0];
+  }
+};
+
 // exp(t) for t <= 0 is 2^n * exp(r), with n the integer nearest to t * log2(e)
 // and r = t - n * ln2. The product n * kLn2High is exact. exp(r) is
 // 1 + r + r^2 * (c2 + ... + c6 * r^4); the coefficients are minimax for

@@ -132,6 +132,7 @@ HWY_INLINE VH rounded_sum(VD above, VD below) {
 template <class Format>
 struct ScaledProduct {
   using Element = typename Format::Element;
+  using At = ScaledProductOperand;
 
   const ScaledProductArgs& args;
   const float* b;
@@ -144,16 +145,16 @@ struct ScaledProduct {
 
   ScaledProduct(const ScaledProductArgs& arguments, const Tile& tile)
       : args(arguments),
-        b(reinterpret_cast<const float*>(operand<const std::byte>(tile, 1) +
+        b(reinterpret_cast<const float*>(operand<const std::byte>(tile, At::b) +
                                          sizeof(ProductPanel))),
-        b_scales(operand<const float>(tile, 4)),
+        b_scales(operand<const float>(tile, At::b_scales)),
         terms(static_cast<double*>(tile.scratch)),
         above(terms + kMaxProductRows * kScaledTerms),
         below(above + kMaxProductRows * kProductLanes),
         y(reinterpret_cast<float*>(below + kMaxProductRows * kProductLanes)),
-        a_row(tile.layout[0].unit_step / sizeof(std::uint16_t)),
-        scale_row(tile.layout[3].unit_step / sizeof(float)),
-        out_row(tile.layout[5].unit_step / sizeof(Element)) {}
+        a_row(tile.layout[At::a].unit_step / sizeof(std::uint16_t)),
+        scale_row(tile.layout[At::a_scales].unit_step / sizeof(float)),
+        out_row(tile.layout[At::out].unit_step / sizeof(Element)) {}
 
   // Which elements of a are converted: |x| from kSplit on, the others, or all.
   // A nan is not large, an inf is.
@@ -324,12 +325,13 @@ struct ScaledProduct {
 template <class Format>
 HWY_INLINE void scaled_product(const void* arguments, const Tile& tile,
                                Result&) {
+  using At = ScaledProductOperand;
   const auto& args = *static_cast<const ScaledProductArgs*>(arguments);
   const ScaledProduct<Format> product(args, tile);
-  const auto* a = operand<const std::uint16_t>(tile, 0);
-  auto* sums = operand<std::byte>(tile, 2);
-  const auto* a_scales = operand<const float>(tile, 3);
-  auto* out = operand<typename Format::Element>(tile, 5);
+  const auto* a = operand<const std::uint16_t>(tile, At::a);
+  auto* sums = operand<std::byte>(tile, At::sums);
+  const auto* a_scales = operand<const float>(tile, At::a_scales);
+  auto* out = operand<typename Format::Element>(tile, At::out);
   for (std::size_t r = 0; r < tile.count; r += kRows) {
     const std::size_t height = std::min(kRows, tile.count - r);
     product.rows(a + r * product.a_row, height,

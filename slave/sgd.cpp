@@ -17,13 +17,13 @@ namespace {
 // Options that are the same for all elements are branches in the loop: they
 // cost nothing compared with the memory accesses, and a blend would change
 // bits.
-template <class Gradient, class... Model>
-struct Sgd {
+template <class Gradient, class Weight, bool kMomentum>
+struct SgdStep {
   ClippedGradient<Gradient> gradient;
   VF minus_lr, momentum, one_minus_dampening, weight_decay;
   bool decays, nesterov, first_step;
 
-  explicit HWY_INLINE Sgd(const SgdArgs& args)
+  explicit HWY_INLINE SgdStep(const SgdArgs& args)
       : gradient{set(args.inv_scale), set(args.clip_coefficient)},
         minus_lr(set(-args.lr)),
         momentum(set(args.momentum)),
@@ -33,80 +33,55 @@ struct Sgd {
         nesterov(args.nesterov != 0),
         first_step(args.first_step != 0) {}
 
-  template <class NonTemporal>
+  template <class NonTemporal, class... More>
   HWY_INLINE void operator()(NonTemporal non_temporal,
                              const typename Gradient::Element* at_gradient,
-                             float* at_weight,
-                             typename Model::Element*... model) const {
-    const VF weight = load(at_weight);
-    move(decayed(at_gradient, weight), weight, non_temporal, at_weight,
-         model...);
-  }
-
- protected:
-  HWY_INLINE VF decayed(const typename Gradient::Element* at, VF weight) const {
-    const VF g = gradient(at);
-    return decays ? fma(weight, weight_decay, g) : g;
-  }
-  template <class NonTemporal>
-  HWY_INLINE void move(VF g, VF weight, NonTemporal non_temporal,
-                       float* at_weight,
-                       typename Model::Element*... model) const {
-    weight = fma(g, minus_lr, weight);
-    store(weight, at_weight);
-    (store_as<Model>(DF(), weight, non_temporal, model), ...);
-    (void)non_temporal;
-  }
-};
-
-template <class Gradient, class... Model>
-struct SgdMomentum : Sgd<Gradient, Model...> {
-  explicit HWY_INLINE SgdMomentum(const SgdArgs& args)
-      : Sgd<Gradient, Model...>(args) {}
-
-  template <class NonTemporal>
-  HWY_INLINE void operator()(NonTemporal non_temporal,
-                             const typename Gradient::Element* at_gradient,
-                             float* at_weight, float* at_buffer,
-                             typename Model::Element*... model) const {
-    const VF weight = load(at_weight);
-    VF g = this->decayed(at_gradient, weight);
-    VF b = g;
-    if (!this->first_step) {
-      b = fma(g, this->one_minus_dampening,
-              hn::Mul(load(at_buffer), this->momentum));
+                             float* at_weight, More*... more) const {
+    if constexpr (kMomentum) {
+      update(non_temporal, at_gradient, at_weight, more...);
+    } else {
+      update(non_temporal, at_gradient, at_weight, nullptr, more...);
     }
-    store(b, at_buffer);
-    g = this->nesterov ? fma(b, this->momentum, g) : b;
-    this->move(g, weight, non_temporal, at_weight, model...);
+  }
+
+ private:
+  template <class NonTemporal, class... More>
+  HWY_INLINE void update(NonTemporal non_temporal,
+                         const typename Gradient::Element* at_gradient,
+                         float* at_weight, float* at_buffer,
+                         More*... more) const {
+    const VF weight = Weight::load(at_weight, more...);
+    VF g = gradient(at_gradient);
+    if (decays) g = fma(weight, weight_decay, g);
+    if constexpr (kMomentum) {
+      VF b = g;
+      if (!first_step) {
+        b = fma(g, one_minus_dampening, hn::Mul(load(at_buffer), momentum));
+      }
+      store(b, at_buffer);
+      g = nesterov ? fma(b, momentum, g) : b;
+    }
+    Weight::store(fma(g, minus_lr, weight), hn::Zero(DU()), non_temporal,
+                  at_weight, more...);
   }
 };
 
-template <class Gradient, class Model>
+// `Buffer` is Float32 with a momentum.
+template <class Gradient, class Weight, class... Buffer>
 HWY_INLINE void sgd(const void* args, const Tile& tile, Result&) {
-  with_model<Model>([&](auto... model) HWY_ATTR {
-    const Sgd<Gradient, decltype(model)...> step(
-        *static_cast<const SgdArgs*>(args));
-    for_each_weight<decltype(model)...>(tile, step, Input<Gradient>(tile, 0),
-                                        InOut<Float32>(tile, 1));
-  });
-}
-
-template <class Gradient, class Model>
-HWY_INLINE void sgd_momentum(const void* args, const Tile& tile, Result&) {
-  with_model<Model>([&](auto... model) HWY_ATTR {
-    const SgdMomentum<Gradient, decltype(model)...> step(
-        *static_cast<const SgdArgs*>(args));
-    for_each_weight<decltype(model)...>(tile, step, Input<Gradient>(tile, 0),
-                                        InOut<Float32>(tile, 1),
-                                        InOut<Float32>(tile, 2));
-  });
+  constexpr bool kMomentum = sizeof...(Buffer) != 0;
+  using At = SgdOperand<kMomentum>;
+  const SgdStep<Gradient, Weight, kMomentum> step(
+      *static_cast<const SgdArgs*>(args));
+  Weight::for_each(tile, At::more, step, Input<Gradient>(tile, At::gradient),
+                   InOut<Float32>(tile, At::weight),
+                   InOut<Buffer>(tile, At::buffer)...);
 }
 
 }  // namespace
 
-SWAMP_KERNELS(sgd, kSteps, sgd<A, B>)
-SWAMP_KERNELS(sgd_momentum, kSteps, sgd_momentum<A, B>)
+SWAMP_KERNELS(sgd, kSteps, sgd<A, WeightOf<Float32, B>>)
+SWAMP_KERNELS(sgd_momentum, kSteps, sgd<A, WeightOf<Float32, B>, Float32>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

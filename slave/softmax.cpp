@@ -344,9 +344,9 @@ HWY_INLINE void softmax_row(const SoftmaxArgs& args, const Source& source,
                             const typename Source::Element* next_row) {
   constexpr bool kInOutput = std::is_same<Format, Float32>::value;
   const bool stream = tile.non_temporal && !kInOutput;
-  SoftmaxChunk chunks[kMaxRowChunks];
+  auto* chunks = static_cast<SoftmaxState*>(tile.state)->chunks();
   LastBatch last;
-  const std::size_t chunk_count = (count + kChunkColumns - 1) / kChunkColumns;
+  const std::size_t chunk_count = chunks_of(count);
   // The exponentials of a float32 row fit into its output.
   const auto exps_of = [&](std::size_t at) -> float* {
     if (args.log != 0) return nullptr;
@@ -403,27 +403,18 @@ HWY_INLINE VF scale_of(const SoftmaxArgs& args) {
   return args.round_scale != 0 ? Format::round(DF(), scale) : scale;
 }
 
-// columns_of_row() is the number of columns of row i of a tile that count.
-template <class Args>
-HWY_INLINE std::size_t columns_of_row(const Args& args, const Tile& tile,
-                                      std::size_t i) {
-  if (args.causal_rows == 0) return args.columns;
-  return std::min<std::size_t>((tile.first + i) % args.causal_rows + 1,
-                               args.columns);
-}
-
 template <class Format, bool kMask>
-HWY_INLINE void softmax_rows(const void* arguments, const Tile& tile) {
+HWY_INLINE void softmax_rows(const SoftmaxArgs& args, const Tile& tile) {
+  using At = SoftmaxOperand;
   using Element = typename Format::Element;
-  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
   const std::size_t columns = args.columns;
-  const auto* x = operand<const Element>(tile, 0);
-  const auto* mask = operand<const std::uint8_t>(tile, 1);
-  auto* y = operand<Element>(tile, 2);
+  const auto* x = operand<const Element>(tile, At::x);
+  const auto* mask = operand<const std::uint8_t>(tile, At::mask);
+  auto* y = operand<Element>(tile, At::y);
   auto* scratch = static_cast<float*>(tile.scratch);
   const VF scale = scale_of<Format>(args);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    const std::size_t count = columns_of_row(args, tile, i);
+    const std::size_t count = valid_columns(args, tile.first + i);
     const Element* next = tile.prefetch_bytes != 0 ? x + columns : nullptr;
     if constexpr (kMask) {
       softmax_row<Format>(args, source_of<Format>(scale, x, mask), count, y,
@@ -439,83 +430,92 @@ HWY_INLINE void softmax_rows(const void* arguments, const Tile& tile) {
   if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
 }
 
-// valid_columns() is the number of columns of a tile of one row that count.
-HWY_INLINE std::size_t valid_columns(const Tile& tile) {
-  const auto* valid = operand<const std::uint64_t>(tile, 4);
-  if (valid == nullptr) return tile.count;
-  if (*valid <= tile.first) return 0;
-  return std::min<std::size_t>(tile.count, *valid - tile.first);
+// valid_part() returns how many columns of a piece count.
+template <class Args>
+HWY_INLINE std::size_t valid_part(const Args& args, const RowPart& part) {
+  const std::size_t valid = valid_columns(args, part.row);
+  return std::min(part.columns, std::max(valid, part.first) - part.first);
 }
 
 template <class Format, bool kMask>
-HWY_INLINE void softmax_sum(const void* arguments, const Tile& tile) {
-  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  const std::size_t valid = valid_columns(tile);
-  const VF scale = scale_of<Format>(args);
-  auto* chunk = partial_result<SoftmaxChunk>(tile);
+HWY_INLINE auto source_of(const SoftmaxArgs& args, const Tile& tile) {
+  const auto* x =
+      operand<const typename Format::Element>(tile, SoftmaxOperand::x);
+  if constexpr (kMask) {
+    return source_of<Format>(
+        scale_of<Format>(args), x,
+        operand<const std::uint8_t>(tile, SoftmaxOperand::mask));
+  } else {
+    return source_of<Format>(scale_of<Format>(args), x);
+  }
+}
+
+// softmax_sum() sets the chunks of a piece, which has whole chunks.
+template <class Format, bool kMask>
+HWY_INLINE void softmax_sum(const SoftmaxArgs& args, const Tile& tile,
+                            const RowPart& part) {
+  const auto source = source_of<Format, kMask>(args, tile);
+  const std::size_t valid = valid_part(args, part);
+  auto* chunk = static_cast<SoftmaxState*>(tile.state)->chunks() +
+                part.first / kChunkColumns;
   LastBatch last;
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
-    const std::size_t part =
+  for (std::size_t at = 0; at < part.columns; at += kChunkColumns) {
+    const std::size_t count =
         at < valid ? std::min(kChunkColumns, valid - at) : 0;
-    if constexpr (kMask) {
-      const auto* mask = operand<const std::uint8_t>(tile, 1);
-      *chunk = chunk_of(source_of<Format>(scale, x + at, mask + at), part,
-                        tile.count - at, nullptr, last, nullptr);
-    } else {
-      *chunk = chunk_of(source_of<Format>(scale, x + at), part, tile.count - at,
-                        nullptr, last, nullptr);
-    }
+    *chunk++ = chunk_of(source.from(at), count, part.columns - at, nullptr,
+                        last, nullptr);
   }
 }
 
+// softmax_map() writes a piece of a row. The first one combines the chunks.
 template <class Format, bool kMask>
-HWY_INLINE void softmax_map(const void* arguments, const Tile& tile) {
+HWY_INLINE void softmax_map(const SoftmaxArgs& args, const Tile& tile,
+                            const RowPart& part) {
   using Element = typename Format::Element;
-  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
-  const auto* x = operand<const Element>(tile, 0);
-  auto* y = operand<Element>(tile, 2);
-  const auto* factor = operand<const SoftmaxFactor>(tile, 3);
-  const std::size_t valid = valid_columns(tile);
-  const VF scale = scale_of<Format>(args);
-  for (std::size_t at = 0; at < valid; at += kChunkColumns, ++factor) {
-    const std::size_t part = std::min(kChunkColumns, valid - at);
-    const auto write = [&](const auto& source) HWY_ATTR {
-      if (args.log != 0) {
-        log_columns<Format>(source, part, *factor, y + at, tile.non_temporal);
-      } else {
-        map_batches<Format>(source, part, *factor, nullptr, y + at,
-                            tile.non_temporal);
-      }
-    };
-    if (HWY_UNLIKELY(factor->factor != factor->factor)) {
-      fill_nan<Format>(y + at, part);
-    } else if constexpr (kMask) {
-      const auto* mask = operand<const std::uint8_t>(tile, 1);
-      write(source_of<Format>(scale, x + at, mask + at));
+  const auto source = source_of<Format, kMask>(args, tile);
+  auto* y = operand<Element>(tile, SoftmaxOperand::y);
+  auto& state = *static_cast<SoftmaxState*>(tile.state);
+  const SoftmaxChunk* const chunks = state.chunks();
+  if (part.first == 0) {
+    state.total = combine_chunks(chunks, chunks_of(args.columns));
+  }
+  const SoftmaxTotal& total = state.total;
+  const std::size_t valid = valid_part(args, part);
+  const auto visit = [&](std::size_t c, std::size_t at,
+                         std::size_t count) HWY_ATTR {
+    const SoftmaxFactor factor =
+        softmax_factor(args, args.log != 0 ? total.max : chunks[c].max, total);
+    if (HWY_UNLIKELY(total.sum != total.sum)) {
+      fill_nan<Format>(y + at, count);
+    } else if (args.log != 0) {
+      log_columns<Format>(source.from(at), count, factor, y + at, false);
     } else {
-      write(source_of<Format>(scale, x + at));
+      map_batches<Format>(source.from(at), count, factor, nullptr, y + at,
+                          false);
     }
-  }
-  if (valid != tile.count) {
-    std::memset(y + valid, 0, (tile.count - valid) * sizeof(Element));
-  }
-  if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
+  };
+  for_each_chunk(part.first, valid, visit);
+  zero_columns(y + valid, part.columns - valid, false);
 }
 
 template <class Format, bool kMask>
-HWY_INLINE void softmax_pass(const void* args, const Tile& tile) {
-  if (tile.pass == Pass::rows) softmax_rows<Format, kMask>(args, tile);
-  if (tile.pass == Pass::sum) softmax_sum<Format, kMask>(args, tile);
-  if (tile.pass == Pass::map) softmax_map<Format, kMask>(args, tile);
+HWY_INLINE void softmax(const void* arguments, const Tile& tile) {
+  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
+  if (tile.pass == Pass::rows) {
+    softmax_rows<Format, kMask>(args, tile);
+    return;
+  }
+  const RowPart part = part_of_rows(tile, args.columns);
+  if (part.sums) softmax_sum<Format, kMask>(args, tile, part);
+  if (part.maps) softmax_map<Format, kMask>(args, tile, part);
 }
 
 template <class Format>
 HWY_INLINE void softmax(const void* args, const Tile& tile, Result&) {
-  if (operand<const std::uint8_t>(tile, 1) != nullptr) {
-    softmax_pass<Format, true>(args, tile);
+  if (operand<const std::uint8_t>(tile, SoftmaxOperand::mask) != nullptr) {
+    softmax<Format, true>(args, tile);
   } else {
-    softmax_pass<Format, false>(args, tile);
+    softmax<Format, false>(args, tile);
   }
 }
 
@@ -548,12 +548,12 @@ HWY_INLINE void accumulate_terms(const SoftmaxBackwardArgs& args,
   }
 }
 
-// backward_row() writes a row of dx: its first `count` columns, and 0 after
-// them.
+// backward_row() returns D of a row and, if dx is not null, writes it: its
+// first `count` columns, and 0 after them.
 template <class Format>
-HWY_INLINE void backward_row(const SoftmaxBackwardArgs& args,
-                             const Pair<Format>& source, std::size_t count,
-                             typename Format::Element* dx) {
+HWY_INLINE float backward_row(const SoftmaxBackwardArgs& args,
+                              const Pair<Format>& source, std::size_t count,
+                              typename Format::Element* dx) {
   const DF df;
   const std::size_t whole = count / kChains * kChains;
   LastBatch gradient, y;
@@ -572,11 +572,13 @@ HWY_INLINE void backward_row(const SoftmaxBackwardArgs& args,
     }
     dot += static_cast<double>(sums.sum(0));
   }
-  backward_piece(args, source, whole, static_cast<float>(dot), dx);
+  const auto narrow_dot = static_cast<float>(dot);
+  if (dx == nullptr) return narrow_dot;
+  backward_piece(args, source, whole, narrow_dot, dx);
   std::size_t written = whole;
   if (whole != count) {
     const VF scale = hn::Set(df, args.scale);
-    const VF sum = hn::Set(df, static_cast<float>(dot));
+    const VF sum = hn::Set(df, narrow_dot);
     const auto store = [&](const auto& body) HWY_ATTR {
       written += store_last<Format, false>(
           body, count - whole, args.columns - whole, dx + whole, false);
@@ -588,62 +590,61 @@ HWY_INLINE void backward_row(const SoftmaxBackwardArgs& args,
     }
   }
   zero_columns(dx + written, args.columns - written, false);
+  return narrow_dot;
 }
 
+// add_to_state() adds a piece to the sums of its row. The chains of a chunk
+// continue those of the piece before.
 template <class Format>
-HWY_INLINE void backward_rows(const void* arguments, const Tile& tile) {
-  using Element = typename Format::Element;
-  const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
-  const std::size_t columns = args.columns;
-  Pair<Format> source{{operand<const Element>(tile, 0)},
-                      {operand<const Element>(tile, 1)}};
-  auto* dx = operand<Element>(tile, 2);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    backward_row(args, source, columns_of_row(args, tile, i), dx);
-    source = source.from(columns);
-    dx += columns;
-  }
-}
-
-template <class Format>
-HWY_INLINE void backward_sum(const void* arguments, const Tile& tile) {
-  using Element = typename Format::Element;
-  const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
-  const Pair<Format> source{{operand<const Element>(tile, 0)},
-                            {operand<const Element>(tile, 1)}};
-  const std::size_t valid = valid_columns(tile);
-  // A tile may begin within a chunk, at a multiple of kChains.
-  auto* sum = partial_result<ChainSums>(tile);
-  for (std::size_t at = 0; at < valid; ++sum) {
-    const std::size_t part =
-        std::min(kChunkColumns - (tile.first + at) % kChunkColumns, valid - at);
+HWY_INLINE void add_to_state(const SoftmaxBackwardArgs& args,
+                             const Pair<Format>& source, const RowPart& part,
+                             SoftmaxBackwardState& state) {
+  if (part.first == 0) state = {};
+  const std::size_t valid = valid_part(args, part);
+  const auto visit = [&](std::size_t, std::size_t at,
+                         std::size_t count) HWY_ATTR {
     Chains<1> chains(0.0f);
-    std::memcpy(chains.chain[0], sum->chains, sizeof sum->chains);
-    accumulate_terms(args, source.from(at), part, chains);
-    std::memcpy(sum->chains, chains.chain[0], sizeof sum->chains);
-    at += part;
-  }
+    chains.load(0, state.terms);
+    if (at < valid) {
+      accumulate_terms(args, source.from(at), std::min(count, valid - at),
+                       chains);
+    }
+    chains.store(0, state.terms);
+    if (!ends_chunk(part.first + at + count, args.columns)) return;
+    state.dot += static_cast<double>(state.terms.total());
+    state.terms.clear();
+  };
+  for_each_chunk(part.first, part.columns, visit);
 }
 
 template <class Format>
-HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
+HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+  using At = SoftmaxBackwardOperand;
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
-  const Pair<Format> source{{operand<const Element>(tile, 0)},
-                            {operand<const Element>(tile, 1)}};
-  auto* dx = operand<Element>(tile, 2);
-  const std::size_t valid = valid_columns(tile);
-  backward_piece(args, source, valid, *operand<const float>(tile, 3), dx);
-  if (valid != tile.count) {
-    std::memset(dx + valid, 0, (tile.count - valid) * sizeof(Element));
+  const RowPart part = part_of_rows(tile, args.columns);
+  Pair<Format> source{{operand<const Element>(tile, At::g)},
+                      {operand<const Element>(tile, At::y)}};
+  auto* dx = operand<Element>(tile, At::dx);
+  auto* dots = operand<float>(tile, At::dot);
+  if (tile.pass == Pass::rows) {
+    for (std::size_t i = 0; i < part.rows; ++i) {
+      const float dot =
+          backward_row(args, source.from(i * part.columns),
+                       valid_columns(args, part.row + i),
+                       dx == nullptr ? nullptr : dx + i * part.columns);
+      if (dots != nullptr) dots[i] = dot;
+    }
+    return;
   }
-}
-
-template <class Format>
-HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
-  if (tile.pass == Pass::sum) backward_sum<Format>(args, tile);
-  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
+  auto& state = *static_cast<SoftmaxBackwardState*>(tile.state);
+  if (part.sums) add_to_state(args, source, part, state);
+  const auto dot = static_cast<float>(state.dot);
+  if (part.is_last && dots != nullptr) *dots = dot;
+  if (!part.maps) return;
+  const std::size_t valid = valid_part(args, part);
+  backward_piece(args, source, valid, dot, dx);
+  zero_columns(dx + valid, part.columns - valid, false);
 }
 
 }  // namespace

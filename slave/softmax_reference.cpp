@@ -46,28 +46,23 @@ void map(const SoftmaxArgs& args, const typename Format::Element* x,
   }
 }
 
-template <class Args>
-std::size_t columns_of_row(const Args& args, std::size_t row) {
-  return args.causal_rows == 0
-             ? args.columns
-             : std::min(args.columns, row % args.causal_rows + 1);
-}
-
 const std::uint8_t* mask_of(const Tile& tile) {
-  return static_cast<const std::uint8_t*>(tile.operands[1]);
+  return static_cast<const std::uint8_t*>(tile.operands[SoftmaxOperand::mask]);
 }
 
 template <class Format>
-void softmax_rows(const void* arguments, const Tile& tile) {
+void softmax(const void* arguments, const Tile& tile, Result&) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
   for (std::size_t row = 0; row < tile.count; ++row) {
     const std::size_t start = row * args.columns;
-    const Element* x = static_cast<Element*>(tile.operands[0]) + start;
+    const Element* x =
+        static_cast<Element*>(tile.operands[SoftmaxOperand::x]) + start;
     const std::uint8_t* mask = mask_of(tile);
     if (mask != nullptr) mask += start;
-    Element* y = static_cast<Element*>(tile.operands[2]) + start;
-    const std::size_t count = columns_of_row(args, tile.first + row);
+    Element* y =
+        static_cast<Element*>(tile.operands[SoftmaxOperand::y]) + start;
+    const std::size_t count = valid_columns(args, tile.first + row);
     std::vector<SoftmaxChunk> chunks;
     for (std::size_t at = 0; at < count; at += kChunkColumns) {
       chunks.push_back(chunk_of<Format>(args, x, mask, at,
@@ -81,41 +76,6 @@ void softmax_rows(const void* arguments, const Tile& tile) {
     }
     for (std::size_t j = count; j < args.columns; ++j) y[j] = 0;
   }
-}
-
-std::size_t valid_columns(const Tile& tile) {
-  const auto* valid = static_cast<const std::uint64_t*>(tile.operands[4]);
-  if (valid == nullptr) return tile.count;
-  return std::min(tile.count,
-                  std::max<std::size_t>(*valid, tile.first) - tile.first);
-}
-
-template <class Format>
-void softmax_sum(const void* args, const Tile& tile) {
-  const std::size_t valid = valid_columns(tile);
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
-    static_cast<SoftmaxChunk*>(tile.partial)[at / kChunkColumns] =
-        chunk_of<Format>(
-            *static_cast<const SoftmaxArgs*>(args),
-            static_cast<typename Format::Element*>(tile.operands[0]),
-            mask_of(tile), std::min(valid, at),
-            std::min(valid, at + kChunkColumns));
-  }
-}
-
-template <class Format>
-void softmax_map(const void* args, const Tile& tile) {
-  using Element = typename Format::Element;
-  const std::size_t valid = valid_columns(tile);
-  auto* y = static_cast<Element*>(tile.operands[2]);
-  for (std::size_t at = 0; at < valid; at += kChunkColumns) {
-    map<Format>(
-        *static_cast<const SoftmaxArgs*>(args),
-        static_cast<Element*>(tile.operands[0]), mask_of(tile), at,
-        std::min(valid, at + kChunkColumns),
-        static_cast<SoftmaxFactor*>(tile.operands[3])[at / kChunkColumns], y);
-  }
-  for (std::size_t j = valid; j < tile.count; ++j) y[j] = 0;
 }
 
 // term() is t_j.
@@ -138,11 +98,10 @@ float term_sum(const SoftmaxBackwardArgs& args,
 }
 
 template <class Format>
-void backward_map_row(const SoftmaxBackwardArgs& args, float dot,
-                      const typename Format::Element* g,
-                      const typename Format::Element* y,
-                      typename Format::Element* dx, std::size_t valid,
-                      std::size_t count) {
+void write_dx(const SoftmaxBackwardArgs& args, float dot,
+              const typename Format::Element* g,
+              const typename Format::Element* y, typename Format::Element* dx,
+              std::size_t valid, std::size_t count) {
   for (std::size_t j = 0; j < valid; ++j) {
     const float wide = Format::widen(y[j]);
     const float p = args.log != 0 ? exp_nonpositive(wide > 0 ? 0 : wide) : wide;
@@ -154,14 +113,15 @@ void backward_map_row(const SoftmaxBackwardArgs& args, float dot,
 }
 
 template <class Format>
-void backward_rows(const void* arguments, const Tile& tile) {
+void backward(const void* arguments, const Tile& tile, Result&) {
+  using At = SoftmaxBackwardOperand;
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
   for (std::size_t row = 0; row < tile.count; ++row) {
     const std::size_t start = row * args.columns;
-    const Element* g = static_cast<Element*>(tile.operands[0]) + start;
-    const Element* y = static_cast<Element*>(tile.operands[1]) + start;
-    const std::size_t count = columns_of_row(args, tile.first + row);
+    const Element* g = static_cast<Element*>(tile.operands[At::g]) + start;
+    const Element* y = static_cast<Element*>(tile.operands[At::y]) + start;
+    const std::size_t count = valid_columns(args, tile.first + row);
     std::vector<float> sums;
     for (std::size_t at = 0; at < count; at += kChunkColumns) {
       sums.push_back(term_sum<Format>(args, g + at, y + at,
@@ -169,51 +129,13 @@ void backward_rows(const void* arguments, const Tile& tile) {
     }
     double dot = 0;
     for (const float sum : sums) dot += static_cast<double>(sum);
-    backward_map_row<Format>(args, static_cast<float>(dot), g, y,
-                             static_cast<Element*>(tile.operands[2]) + start,
-                             count, args.columns);
+    const auto narrow_dot = static_cast<float>(dot);
+    auto* dots = static_cast<float*>(tile.operands[At::dot]);
+    if (dots != nullptr) dots[row] = narrow_dot;
+    auto* dx = static_cast<Element*>(tile.operands[At::dx]);
+    if (dx == nullptr) continue;
+    write_dx<Format>(args, narrow_dot, g, y, dx + start, count, args.columns);
   }
-}
-
-template <class Format>
-void backward_sum(const void* args, const Tile& tile) {
-  using Element = typename Format::Element;
-  const std::size_t valid = valid_columns(tile);
-  const std::size_t first_chunk = tile.first / kChunkColumns;
-  for (std::size_t at = 0; at < valid; ++at) {
-    const std::size_t column = tile.first + at;
-    auto& sums = static_cast<ChainSums*>(
-        tile.partial)[column / kChunkColumns - first_chunk];
-    sums.chains[column % kChains] +=
-        term<Format>(*static_cast<const SoftmaxBackwardArgs*>(args),
-                     static_cast<Element*>(tile.operands[0])[at],
-                     static_cast<Element*>(tile.operands[1])[at]);
-  }
-}
-
-template <class Format>
-void backward_map(const void* args, const Tile& tile) {
-  using Element = typename Format::Element;
-  backward_map_row<Format>(*static_cast<const SoftmaxBackwardArgs*>(args),
-                           *static_cast<float*>(tile.operands[3]),
-                           static_cast<Element*>(tile.operands[0]),
-                           static_cast<Element*>(tile.operands[1]),
-                           static_cast<Element*>(tile.operands[2]),
-                           valid_columns(tile), tile.count);
-}
-
-template <class Format>
-void softmax(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) softmax_rows<Format>(args, tile);
-  if (tile.pass == Pass::sum) softmax_sum<Format>(args, tile);
-  if (tile.pass == Pass::map) softmax_map<Format>(args, tile);
-}
-
-template <class Format>
-void backward(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
-  if (tile.pass == Pass::sum) backward_sum<Format>(args, tile);
-  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
 }
 
 }  // namespace

@@ -12,13 +12,6 @@
 namespace swamp::slave::reference {
 namespace {
 
-template <class Model>
-void store_model(void* tile, std::size_t i, float weight) {
-  static_cast<typename Model::Element*>(tile)[i] = Model::narrow(weight);
-}
-template <>
-void store_model<None>(void*, std::size_t, float) {}
-
 template <class Gradient, class Args>
 float clipped_gradient(const Args& args, const void* tile, std::size_t i) {
   const float wide =
@@ -26,88 +19,7 @@ float clipped_gradient(const Args& args, const void* tile, std::size_t i) {
   return wide * args.inv_scale * args.clip_coefficient;
 }
 
-template <class Gradient, class Model>
-void sgd(const void* args_bytes, const Tile& tile, Result&) {
-  const SgdArgs& args = *static_cast<const SgdArgs*>(args_bytes);
-  auto* weights = static_cast<float*>(tile.operands[1]);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
-    if (args.weight_decay != 0.0f) {
-      g = std::fma(weights[i], args.weight_decay, g);
-    }
-    weights[i] = std::fma(g, -args.lr, weights[i]);
-    store_model<Model>(tile.operands[2], i, weights[i]);
-  }
-}
-
-template <class Gradient, class Model>
-void sgd_momentum(const void* args_bytes, const Tile& tile, Result&) {
-  const SgdArgs& args = *static_cast<const SgdArgs*>(args_bytes);
-  auto* weights = static_cast<float*>(tile.operands[1]);
-  auto* buffer = static_cast<float*>(tile.operands[2]);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
-    if (args.weight_decay != 0.0f) {
-      g = std::fma(weights[i], args.weight_decay, g);
-    }
-    buffer[i] = args.first_step != 0 ? g
-                                     : std::fma(g, args.one_minus_dampening,
-                                                buffer[i] * args.momentum);
-    g = args.nesterov != 0 ? std::fma(buffer[i], args.momentum, g) : buffer[i];
-    weights[i] = std::fma(g, -args.lr, weights[i]);
-    store_model<Model>(tile.operands[3], i, weights[i]);
-  }
-}
-
-// torch's lerp starts from the nearer end.
-float lerp(float from, float to, float weight) {
-  return std::fabs(weight) < 0.5f ? std::fma(weight, to - from, from)
-                                  : std::fma(weight - 1.0f, to - from, to);
-}
-
-// torch's maximum: nan if one is, with all bits set; b if they are equal.
-float maximum(float a, float b) {
-  if (std::isnan(a) || std::isnan(b)) return float_from_bits(0xffffffff);
-  return a > b ? a : b;
-}
-
-// Operand 4 is the maximum of AMSGrad, or, without it, the model's weight.
-template <class Gradient, class Model, bool kAmsgrad>
-void adam_step(const void* args_bytes, const Tile& tile) {
-  const AdamArgs& args = *static_cast<const AdamArgs*>(args_bytes);
-  auto* weights = static_cast<float*>(tile.operands[1]);
-  auto* m = static_cast<float*>(tile.operands[2]);
-  auto* v = static_cast<float*>(tile.operands[3]);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
-    if (args.weight_decay != 0.0f) {
-      g = std::fma(weights[i], args.weight_decay, g);
-    }
-    m[i] = lerp(m[i], g, args.one_minus_beta1);
-    v[i] = std::fma(args.one_minus_beta2 * g, g, v[i] * args.beta2);
-    float square = v[i];
-    if (kAmsgrad) {
-      float& largest = static_cast<float*>(tile.operands[4])[i];
-      square = largest = maximum(largest, square);
-    }
-    const float denominator =
-        std::sqrt(square) / args.bias_correction2_sqrt + args.eps;
-    weights[i] = weights[i] * args.decay + -args.step_size * m[i] / denominator;
-    store_model<Model>(tile.operands[kAmsgrad ? 5 : 4], i, weights[i]);
-  }
-}
-
-template <class Gradient, class Model>
-void adam(const void* args, const Tile& tile, Result&) {
-  adam_step<Gradient, Model, false>(args, tile);
-}
-
-template <class Gradient, class Model>
-void adam_amsgrad(const void* args, const Tile& tile, Result&) {
-  adam_step<Gradient, Model, true>(args, tile);
-}
-
-// ---- Adam with less memory
+// ---- Storage of weights and moments
 
 // rounded() rounds stochastically with 16 random bits.
 template <class Format>
@@ -145,11 +57,12 @@ std::uint16_t rounded<Float16>(float value, std::uint32_t random) {
   return static_cast<std::uint16_t>(half | sign);
 }
 
-// The weights: see slave/adam-inl.h. `more` is the operand of the model's
+// The weights: see slave/step-inl.h. `more` is the operand of the model's
 // weight or of the compensation.
 template <class Format>
 struct RoundedWeight {
   using Element = typename Format::Element;
+  static constexpr bool kRandom = !std::is_same_v<Format, Float32>;
   static float load(const Element& at, const void*, std::size_t) {
     return Format::widen(at);
   }
@@ -161,6 +74,7 @@ struct RoundedWeight {
 template <class Format>
 struct MasterWeight {
   using Element = float;
+  static constexpr bool kRandom = false;
   static float load(float at, const void*, std::size_t) { return at; }
   static void store(float weight, std::uint32_t, float& at, void* more,
                     std::size_t i) {
@@ -171,6 +85,7 @@ struct MasterWeight {
 template <class Format>
 struct CompensatedWeight {
   using Element = typename Format::Element;
+  static constexpr bool kRandom = false;
   static float load(Element at, const void* more, std::size_t i) {
     return Format::widen(at) +
            Format::widen(static_cast<const Element*>(more)[i]);
@@ -182,44 +97,92 @@ struct CompensatedWeight {
   }
 };
 
-// adam_element() steps one element, whose moments are float32.
-template <class Gradient, class Weight>
-void adam_element(const AdamArgs& args, const Tile& tile, void* more,
-                  std::size_t i, float& m, float& v, std::uint32_t random) {
-  auto& at = static_cast<typename Weight::Element*>(tile.operands[1])[i];
+template <class Format, class Model>
+using WeightOf = std::conditional_t<std::is_same_v<Model, None>,
+                                    RoundedWeight<Format>, MasterWeight<Model>>;
+
+// ---- Steps
+
+template <class Gradient, class Weight, bool kMomentum>
+void sgd(const void* args_bytes, const Tile& tile, Result&) {
+  using At = SgdOperand<kMomentum>;
+  const SgdArgs& args = *static_cast<const SgdArgs*>(args_bytes);
+  auto* weights = static_cast<float*>(tile.operands[At::weight]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    float g = clipped_gradient<Gradient>(args, tile.operands[At::gradient], i);
+    if (args.weight_decay != 0.0f) {
+      g = std::fma(weights[i], args.weight_decay, g);
+    }
+    if (kMomentum) {
+      float& b = static_cast<float*>(tile.operands[At::buffer])[i];
+      b = args.first_step != 0
+              ? g
+              : std::fma(g, args.one_minus_dampening, b * args.momentum);
+      g = args.nesterov != 0 ? std::fma(b, args.momentum, g) : b;
+    }
+    Weight::store(std::fma(g, -args.lr, weights[i]), 0, weights[i],
+                  tile.operands[At::more], i);
+  }
+}
+
+// torch's lerp starts from the nearer end.
+float lerp(float from, float to, float weight) {
+  return std::fabs(weight) < 0.5f ? std::fma(weight, to - from, from)
+                                  : std::fma(weight - 1.0f, to - from, to);
+}
+
+// torch's maximum: nan if one is, with all bits set; b if they are equal. With
+// a > b, gcc uses an instruction that flushes subnormals if the program does.
+float maximum(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return float_from_bits(0xffffffff);
+  return a <= b ? b : a;
+}
+
+// adam_element() steps one element, whose moments are float32. `max` is the
+// largest second moment of AMSGrad, or null.
+template <class At, class Gradient, class Weight>
+void adam_element(const AdamArgs& args, const Tile& tile, std::size_t i,
+                  float& m, float& v, float* max, std::uint32_t random) {
+  void* more = tile.operands[At::more];
+  auto& at =
+      static_cast<typename Weight::Element*>(tile.operands[At::weight])[i];
   float weight = Weight::load(at, more, i);
-  float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
+  float g = clipped_gradient<Gradient>(args, tile.operands[At::gradient], i);
   if (args.weight_decay != 0.0f) g = std::fma(weight, args.weight_decay, g);
   m = lerp(m, g, args.one_minus_beta1);
   v = std::fma(args.one_minus_beta2 * g, g, v * args.beta2);
+  if (max != nullptr) *max = maximum(*max, v);
+  const float square = max != nullptr ? *max : v;
   const float denominator =
-      std::sqrt(v) / args.bias_correction2_sqrt + args.eps;
+      std::sqrt(square) / args.bias_correction2_sqrt + args.eps;
   weight = weight * args.decay + -args.step_size * m / denominator;
   Weight::store(weight, random, at, more, i);
 }
 
-template <class Gradient, class Weight, class Moment, int kKey>
-void adam_rounded(const void* args_bytes, const Tile& tile, Result&) {
+template <class At, class Gradient, class Weight, class Moment,
+          bool kAmsgrad = false>
+void adam(const void* args_bytes, const Tile& tile, Result&) {
   const AdamArgs& args = *static_cast<const AdamArgs*>(args_bytes);
-  const auto& key = *static_cast<const RoundingKey*>(tile.operands[kKey]);
-  auto* at_m = static_cast<typename Moment::Element*>(tile.operands[2]);
-  auto* at_v = static_cast<typename Moment::Element*>(tile.operands[3]);
+  auto* at_m = static_cast<typename Moment::Element*>(tile.operands[At::m]);
+  auto* at_v = static_cast<typename Moment::Element*>(tile.operands[At::v]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    const RoundingBits random = rounding_bits(key, tile.first + i);
+    RoundingBits random{};
+    if constexpr (Weight::kRandom || !std::is_same_v<Moment, Float32>) {
+      random = rounding_bits(
+          *static_cast<const RoundingKey*>(tile.operands[At::key]),
+          tile.first + i);
+    }
+    float* max = nullptr;
+    if constexpr (kAmsgrad) {
+      max = static_cast<float*>(tile.operands[At::max]) + i;
+    }
     float m = Moment::widen(at_m[i]);
     float v = Moment::widen(at_v[i]);
-    adam_element<Gradient, Weight>(args, tile, tile.operands[4], i, m, v,
-                                   random.weight);
+    adam_element<At, Gradient, Weight>(args, tile, i, m, v, max, random.weight);
     at_m[i] = rounded<Moment>(m, random.m);
     at_v[i] = rounded<Moment>(v, random.v);
   }
 }
-
-// WeightOf is the weight of a step with or without a model beside it.
-template <class Gradient, class Model>
-using WeightOf =
-    std::conditional_t<std::is_same_v<Model, None>, RoundedWeight<Gradient>,
-                       MasterWeight<Gradient>>;
 
 // number_value() is the number c of a map.
 float number_value(const DecadeTables& tables, int c) {
@@ -284,12 +247,13 @@ int encoded(const AdamBlockArgs& args, bool is_m, float value, float absmax) {
 
 template <class Weight, class Gradient>
 void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
+  using At = AdamBlockOperand;
   const auto& args = *static_cast<const AdamBlockArgs*>(args_bytes);
   const std::size_t columns = args.columns;
   for (std::size_t row = 0; row < tile.count; ++row) {
-    auto* m_codes = static_cast<std::uint8_t*>(tile.operands[2]);
-    auto* v_codes = static_cast<std::uint8_t*>(tile.operands[3]);
-    auto* absmax = static_cast<float*>(tile.operands[4]) + 2 * row;
+    auto* m_codes = static_cast<std::uint8_t*>(tile.operands[At::m]);
+    auto* v_codes = static_cast<std::uint8_t*>(tile.operands[At::v]);
+    auto* absmax = static_cast<float*>(tile.operands[At::absmax]) + 2 * row;
     m_codes += row * columns;
     v_codes += row * columns;
     float m[kBlockColumns], v[kBlockColumns];
@@ -298,14 +262,13 @@ void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
       m[j] = decoded(args, true, m_codes[j], absmax[0]);
       v[j] = decoded(args, false, v_codes[j], absmax[1]);
       RoundingBits random{};
-      if (std::is_same_v<Weight, RoundedWeight<Gradient>> &&
-          !std::is_same_v<Gradient, Float32>) {
-        random =
-            rounding_bits(*static_cast<const RoundingKey*>(tile.operands[5]),
-                          tile.first * columns + i);
+      if constexpr (Weight::kRandom) {
+        random = rounding_bits(
+            *static_cast<const RoundingKey*>(tile.operands[At::more]),
+            tile.first * columns + i);
       }
-      adam_element<Gradient, Weight>(args.adam, tile, tile.operands[5], i, m[j],
-                                     v[j], random.weight);
+      adam_element<At, Gradient, Weight>(args.adam, tile, i, m[j], v[j],
+                                         nullptr, random.weight);
     }
     absmax[0] = largest_magnitude(m, columns);
     absmax[1] = largest_magnitude(v, columns);
@@ -320,15 +283,17 @@ void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(sgd, kSteps, sgd<A, B>)
-SWAMP_KERNELS(sgd_momentum, kSteps, sgd_momentum<A, B>)
-SWAMP_KERNELS(adam, kSteps, adam<A, B>)
-SWAMP_KERNELS(adam_amsgrad, kSteps, adam_amsgrad<A, B>)
+SWAMP_KERNELS(sgd, kSteps, sgd<A, WeightOf<Float32, B>, false>)
+SWAMP_KERNELS(sgd_momentum, kSteps, sgd<A, WeightOf<Float32, B>, true>)
+SWAMP_KERNELS(adam, kSteps,
+              adam<AdamOperand<false>, A, WeightOf<Float32, B>, Float32>)
+SWAMP_KERNELS(adam_amsgrad, kSteps,
+              adam<AdamOperand<true>, A, WeightOf<Float32, B>, Float32, true>)
 SWAMP_KERNELS(
     adam_stochastic, kStochasticSteps,
-    adam_rounded<A, WeightOf<A, D>, C, std::is_same_v<D, None> ? 4 : 5>)
+    adam<AdamRoundedOperand<!std::is_same_v<D, None>>, A, WeightOf<A, D>, C>)
 SWAMP_KERNELS(adam_kahan, kKahanSteps,
-              adam_rounded<A, CompensatedWeight<A>, B, 5>)
+              adam<AdamRoundedOperand<true>, A, CompensatedWeight<A>, B>)
 SWAMP_KERNELS(adam_8bit, kBlockSteps, adam_8bit<WeightOf<A, B>, A>)
 SWAMP_KERNELS(adam_8bit_stochastic, kHalf, adam_8bit<RoundedWeight<A>, A>)
 SWAMP_KERNELS(adam_8bit_kahan, kHalf, adam_8bit<CompensatedWeight<A>, A>)

@@ -22,7 +22,8 @@
 /// The row operators of swamp/rows.h are called through the dispatcher only,
 /// and have gradients: `swamp::scaled_softmax`, `swamp::scaled_masked_softmax`,
 /// `swamp::scaled_upper_triang_masked_softmax`, `swamp::cross_entropy`,
-/// `swamp::layer_norm`, `swamp::rms_norm`, `swamp::residual_add_`; and
+/// `swamp::layer_norm`, `swamp::rms_norm`, `swamp::residual_add_`,
+/// `swamp::activation`, `swamp::gated_activation`; and
 /// `swamp::scaled_softmax_backward`, `swamp::cross_entropy_backward` (both in
 /// place), `swamp::layer_norm_backward` and `swamp::rms_norm_backward`.
 ///

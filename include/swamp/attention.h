@@ -99,7 +99,10 @@ SWAMP_API void attention(const Heads& q, const Heads& k, const Heads& v,
                          Machine* machine = nullptr);
 
 /// attention_backward computes the gradients of attention(). They are summed in
-/// float32, in the order of the queries or keys, and rounded once.
+/// float32 and rounded once: dq over 64 keys at a time, dk and dv over 256
+/// queries of a head at a time, and these sums in their order.
+///
+/// It keeps memory for the calling thread: include/swamp/README.md.
 ///
 /// @param gradient of out: [batch, heads, queries, value columns]
 /// @param q as in the forward call

@@ -458,6 +458,46 @@ SWAMP_API swamp_status swamp_residual_add(swamp_machine* machine,
                                           const swamp_matrix* x,
                                           const swamp_row_vector* bias);
 
+/** The functions of swamp_activation: see Activation in activation.h. */
+typedef enum {
+  SWAMP_SILU = 0,
+  SWAMP_GELU = 1,
+  SWAMP_GELU_TANH = 2,
+  SWAMP_TANH = 3,
+  SWAMP_SIGMOID = 4,
+  SWAMP_RELU = 5,
+  SWAMP_RELU_SQUARED = 6,
+  SWAMP_SOFTPLUS = 7,
+  SWAMP_EXP = 8
+} swamp_activation_function;
+
+/** swamp_activation_options: see ActivationOptions in activation.h. */
+typedef struct {
+  uint32_t struct_size;               /**< sizeof(swamp_activation_options) */
+  swamp_activation_function function; /**< which */
+  float beta;      /**< of softplus; PyTorch's default is 1 */
+  float threshold; /**< of softplus; PyTorch's default is 20 */
+  /** Elements from one row of x, up, dx and dup to the next; 0: as many as
+   * columns. Only with up. */
+  size_t row_step;
+} swamp_activation_options;
+
+/** swamp_activation sets y = f(x), or, if up is not NULL, y = f(x) * up,
+ * rounded once. y may be x or, with a row_step of 0, up. options must not be
+ * NULL. */
+SWAMP_API swamp_status swamp_activation(
+    swamp_machine* machine, const swamp_matrix* x, const swamp_matrix* up,
+    const swamp_matrix* y, const swamp_activation_options* options);
+
+/** swamp_activation_backward computes the gradients of x and, if it is not
+ * NULL, of up; up and dup are both NULL or both not. Without up, x is the
+ * result y if f is tanh, sigmoid or exp. dx may be x, dup may be up, and with a
+ * row_step of 0 dx may be gradient. */
+SWAMP_API swamp_status swamp_activation_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const swamp_matrix* up, const swamp_matrix* dx, const swamp_matrix* dup,
+    const swamp_activation_options* options);
+
 /** swamp_matrices is a batch of matrices of the same shape. Element (r, c) of
  * matrix i is data[i * batch_step + r * row_step + c * column_step]; steps are
  * in elements, those of rows and columns at most 2^29, and may be 0 unless the

@@ -34,7 +34,9 @@ struct MachineInfo {
   std::string cpu;            ///< the CPU's model name, or "unknown"
   std::uint32_t cores = 0;    ///< cores this process may run on
   std::uint32_t threads = 0;  ///< OS threads a spawn of this thread uses
-  std::string topology;       ///< "hwloc 2.9.0" or "plain"
+  std::string topology;       ///< "plain" or "hwloc 2.9.0"; if cores differ,
+                              ///< also the number of each kind, slowest first:
+                              ///< "hwloc 2.9.0, kinds of cores: 8, 6"
   std::vector<std::string> machines;   ///< what chosen.machine accepts here
   std::vector<std::string> backends;   ///< what chosen.backend accepts here
   std::vector<std::string> transfers;  ///< what chosen.transfer accepts here

@@ -3,6 +3,7 @@
 #ifndef SWAMP_SWAMP_H_
 #define SWAMP_SWAMP_H_
 
+#include "swamp/activation.h"
 #include "swamp/amp.h"
 #include "swamp/attention.h"
 #include "swamp/c_api.h"

@@ -63,8 +63,8 @@ bool unscale(at::TensorList tensors, SplitList& split, float inv_scale) {
   return found;
 }
 
-// unscale_in_order() takes a validated list, some of which shares memory, also
-// with found_inf or inv_scale. Later reads then depend on the order of
+// unscale_in_order() takes a validated list with tensors that share memory with
+// each other, found_inf or inv_scale. Later reads then depend on the order of
 // PyTorch's kernel, so that kernel runs.
 void unscale_in_order(at::TensorList tensors, at::Tensor found_inf,
                       const at::Tensor& inv_scale) {

@@ -82,6 +82,7 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   register_convolution(m);
   register_attention(m);
   register_rows(m);
+  register_activations(m);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {

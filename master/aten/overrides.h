@@ -53,6 +53,7 @@ void register_products(torch::Library& library);
 void register_convolution(torch::Library& library);
 void register_attention(torch::Library& library);
 void register_rows(torch::Library& library);
+void register_activations(torch::Library& library);
 
 // The same for the key AutogradCPU, for operators that PyTorch composes of
 // others, and for AutocastCPU.

@@ -1,13 +1,17 @@
 // torch.classes.swamp.StepLists: the parameters and the state of an optimizer,
 // collected once, for the steps of swamp_torch's optimizers.
+#include <ATen/core/Dict.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Scalar.h>
 #include <torch/custom_class.h>
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "master/aten/checks.h"
@@ -63,15 +67,29 @@ bool is_step(const at::Tensor& tensor) {
          !is_lazy(tensor);
 }
 
+// StepOptions are the options of a group by their names in torch.optim, but
+// beta1 and beta2 for betas.
+using StepOptions = c10::Dict<std::string, at::Scalar>;
+
+template <class Number = double>
+Number option(const StepOptions& options, const char* name) {
+  const auto found = options.find(name);
+  TORCH_CHECK(found != options.end(), "options: got none named ", name,
+              ", expected a number");
+  return found->value().to<Number>();
+}
+
 // Bucket is the parameters that are stepped by one call.
 struct Bucket {
   Tensors params;   // the model's, whose gradients are used
   Tensors masters;  // of 16-bit parameters; otherwise empty
   std::vector<Tensors> states;
-  Tensors steps;            // what each state counts, equal; empty for SGD
+  Tensors steps;            // what each state counts, equal; or empty
   std::vector<Mark> marks;  // of 16-bit parameters, after the last step
   Tensors grads;            // only during a step
   StepStorage storage;
+  StepRule rule;
+  double max_norm = 0;
   // For random bits, if `storage.compact`.
   std::vector<std::uint64_t> ids, first_elements;
 };
@@ -155,42 +173,56 @@ class StepListsObject final : public torch::CustomClassHolder {
         inv_scale);
   }
 
-  // adam() takes a step with bucket `index`, and counts it in its steps.
-  void adam(std::int64_t index, const at::Tensor& inv_scale,
-            const std::optional<at::Tensor>& grad_norm, double max_norm,
-            double lr, double beta1, double beta2, double eps,
-            double weight_decay, bool decoupled, bool amsgrad, bool maximize,
-            std::int64_t seed) {
-    const Tensors& steps = at(index).steps;
+  // set_options() sets the rule of a bucket, "adam" or "sgd", and its options.
+  void set_options(std::int64_t index, const std::string& rule,
+                   const StepOptions& options) {
+    Bucket& bucket = at(index);
+    const auto number = [&](const char* name) { return option(options, name); };
+    const auto flag = [&](const char* name) { return number(name) != 0; };
+    bucket.max_norm = number("max_norm");
+    if (rule == "sgd") {
+      bucket.rule =
+          SgdStep{{number("lr"), number("momentum"), number("dampening"),
+                   number("weight_decay"), flag("nesterov"), flag("maximize")},
+                  flag("first")};
+      return;
+    }
+    TORCH_CHECK(rule == "adam", "rule: got ", rule, ", expected adam or sgd");
+    AdamStep adam{{number("lr"), number("beta1"), number("beta2"),
+                   number("eps"), number("weight_decay"),
+                   flag("decoupled_weight_decay"), flag("amsgrad"),
+                   flag("maximize")}};
+    adam.seed =
+        static_cast<std::uint64_t>(option<std::int64_t>(options, "seed"));
+    bucket.rule = adam;
+  }
+
+  // step() takes a step with bucket `index`, and counts it in its steps.
+  void step(std::int64_t index, const at::Tensor& inv_scale,
+            const std::optional<at::Tensor>& grad_norm) {
+    Bucket& bucket = at(index);
+    const auto* sgd = std::get_if<SgdStep>(&bucket.rule);
+    if (sgd != nullptr) {
+      take(bucket, sgd_lists(sgd->momentum != 0), inv_scale, grad_norm);
+      return;
+    }
+    const Tensors& steps = bucket.steps;
     TORCH_CHECK(!steps.empty(), "steps: got none, expected one a parameter");
-    AdamStep numbers{
-        {lr, beta1, beta2, eps, weight_decay, decoupled, amsgrad, maximize},
-        next_step(steps[0])};
-    numbers.seed = static_cast<std::uint64_t>(seed);
-    const StepStorage& storage = at(index).storage;
-    take(index,
-         storage.compact ? compact_adam_lists(storage) : adam_lists(amsgrad),
-         numbers, inv_scale, grad_norm, max_norm);
+    auto& adam = std::get<AdamStep>(bucket.rule);
+    adam.step = next_step(steps[0]);
+    take(bucket,
+         bucket.storage.compact ? compact_adam_lists(bucket.storage)
+                                : adam_lists(adam.amsgrad),
+         inv_scale, grad_norm);
     constexpr std::size_t kTogether = 16;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       prefetch_step(steps, i);
-      store<float>(mutable_data(steps[i]), static_cast<float>(numbers.step));
+      store<float>(mutable_data(steps[i]), static_cast<float>(adam.step));
       const std::size_t written = i % kTogether + 1;
       if (written == kTogether || i + 1 == steps.size()) {
         count_writes(at::TensorList(steps).slice(i + 1 - written, written));
       }
     }
-  }
-
-  // sgd() is adam() for SGD.
-  void sgd(std::int64_t index, bool first, const at::Tensor& inv_scale,
-           const std::optional<at::Tensor>& grad_norm, double max_norm,
-           double lr, double momentum, double dampening, double weight_decay,
-           bool nesterov, bool maximize) {
-    const SgdStep numbers{
-        {lr, momentum, dampening, weight_decay, nesterov, maximize}, first};
-    take(index, sgd_lists(momentum != 0), numbers, inv_scale, grad_norm,
-         max_norm);
   }
 
   // written() returns the indices of the 16-bit parameters of a bucket that
@@ -249,10 +281,8 @@ class StepListsObject final : public torch::CustomClassHolder {
     return const_cast<Bucket&>(std::as_const(*this).at(index));
   }
 
-  void take(std::int64_t index, StepLists lists, const StepRule& rule,
-            const at::Tensor& inv_scale,
-            const std::optional<at::Tensor>& grad_norm, double max_norm) {
-    Bucket& bucket = at(index);
+  static void take(Bucket& bucket, StepLists lists, const at::Tensor& inv_scale,
+                   const std::optional<at::Tensor>& grad_norm) {
     require_scalars({{inv_scale, "inv_scale"}});
     const at::Tensor norm = grad_norm.value_or(at::Tensor());
     if (norm.defined()) {
@@ -278,8 +308,8 @@ class StepListsObject final : public torch::CustomClassHolder {
     {
       // Copies to tensors that the kernels cannot write are counted below.
       const at::AutoDispatchBelowADInplaceOrView guard;
-      take_step(lists, rule, load<float>(const_data(inv_scale)), norm,
-                max_norm);
+      take_step(lists, bucket.rule, load<float>(const_data(inv_scale)), norm,
+                bucket.max_norm);
     }
     for (std::size_t l = 0; l < kStepListCount; ++l) {
       if (l != kStepGrads) count_writes(lists.all[l]);
@@ -322,8 +352,8 @@ void register_step_lists(torch::Library& library) {
       .def("same_grads", &StepListsObject::same_grads)
       .def("same_steps", &StepListsObject::same_steps)
       .def("grad_norm", &StepListsObject::grad_norm)
-      .def("adam", &StepListsObject::adam)
-      .def("sgd", &StepListsObject::sgd)
+      .def("set_options", &StepListsObject::set_options)
+      .def("step", &StepListsObject::step)
       .def("written", &StepListsObject::written)
       .def("mark", &StepListsObject::mark)
       .def("marks", &StepListsObject::marks)

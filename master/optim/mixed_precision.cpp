@@ -33,7 +33,7 @@ void for_each_parameter(std::vector<ParameterGroup>& groups, Visit visit) {
   }
 }
 
-Tensor float32_tensor(std::vector<float>& values) {
+Tensor float32_tensor(master::FloatArray& values) {
   return {values.data(), values.size(), kFloat32};
 }
 
@@ -93,6 +93,7 @@ MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
   });
   make_slices();
   make_lists();
+  clear_arrays();
   foreach_cast_(masters, rounded_masters, 1, options.machine);
 }
 
@@ -183,6 +184,32 @@ void MixedPrecisionOptimizer::Impl::make_lists() {
     model_gradients.push_back(parameter.gradient);
     gradient_sums.push_back(float32_tensor(local_sums.back()));
   }
+}
+
+// clear_arrays() sets the arrays of the optimizer to 0, list by list as a step
+// uses them: each slave touches first what will be its part.
+void MixedPrecisionOptimizer::Impl::clear_arrays() {
+  std::vector<const void*> own;
+  for (const MainSlice& main : slices) {
+    own.push_back(main.master.data());
+    own.push_back(main.gradient.data());
+  }
+  std::sort(own.begin(), own.end());
+  const auto is_own = [&](const Tensor& tensor) {
+    return std::binary_search(own.begin(), own.end(), tensor.data);
+  };
+  for (const master::StepLists& lists : step_lists) {
+    for (const std::vector<Tensor>* list : {&lists.params, &lists.gradients}) {
+      std::vector<Tensor> kept;
+      std::copy_if(list->begin(), list->end(), std::back_inserter(kept),
+                   is_own);
+      foreach_zero_(kept, options.machine);
+    }
+    for (const std::vector<Tensor>& list : lists.states) {
+      foreach_zero_(list, options.machine);
+    }
+  }
+  if (!local_sums.empty()) foreach_zero_(gradient_sums, options.machine);
 }
 
 MixedPrecisionOptimizer::MixedPrecisionOptimizer(

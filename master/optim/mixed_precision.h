@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,8 +23,7 @@ using InnerOptions = std::variant<AdamOptions, SgdOptions>;
 
 // Throws Error that names option and value. `prefix` precedes the name, for
 // example "groups[1].".
-void check_inner_options(const InnerOptions& options,
-                         const std::string& prefix);
+void check_inner_options(InnerOptions options, const std::string& prefix);
 
 // Returns `options` with the values that the group overrides.
 InnerOptions group_options(const InnerOptions& options,
@@ -31,9 +31,17 @@ InnerOptions group_options(const InnerOptions& options,
 
 double& lr_of(InnerOptions& options);
 
-// Returns the numbers of the options and their names, for state dicts.
-std::vector<std::pair<const char*, double*>> option_fields(
-    InnerOptions& options);
+// OptionField is a number of the options: its name in state dicts and in the
+// options, and its range.
+struct OptionField {
+  enum Range { kNotNegative, kFraction, kFinite };
+
+  const char* name;
+  double* value;
+  const char* option = name;
+  Range range = kNotNegative;
+};
+std::vector<OptionField> option_fields(InnerOptions& options);
 
 inline constexpr std::size_t kMaxStates = 3;
 
@@ -91,13 +99,29 @@ std::pair<std::string, ScalerOptions> scaler_choice(
     const MixedPrecisionOptions& options);
 std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options);
 
+// FirstTouch leaves the elements of a vector uninitialised, so that the slaves
+// that will use them write them first: Linux places a page on the NUMA node of
+// the thread that writes it first.
+template <class T>
+struct FirstTouch : std::allocator<T> {
+  template <class U>
+  struct rebind {
+    using other = FirstTouch<U>;
+  };
+  template <class U>
+  void construct(U* element) noexcept {
+    ::new (static_cast<void*>(element)) U;
+  }
+};
+using FloatArray = std::vector<float, FirstTouch<float>>;
+
 // MainSlice is a slice with the arrays of the optimizer. An array is empty if
 // the model's own is used instead.
 struct MainSlice {
   Slice slice;
-  std::vector<float> master;    // of 16-bit weights
-  std::vector<float> gradient;  // empty if unscaled in place
-  std::vector<float> states[kMaxStates];
+  FloatArray master;    // of 16-bit weights
+  FloatArray gradient;  // empty if unscaled in place
+  FloatArray states[kMaxStates];
 };
 
 }  // namespace swamp::master
@@ -123,7 +147,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   std::vector<std::vector<master::Slice>>
       shards;                                  // by rank; one if not sharded
   std::vector<master::MainSlice> slices;       // this rank's
-  std::vector<std::vector<float>> local_sums;  // micro batches, before sharding
+  std::vector<master::FloatArray> local_sums;  // micro batches, before sharding
 
   // The lists of every step, made once.
   std::vector<Tensor> model_gradients;  // copied or accumulated ...
@@ -200,6 +224,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
  private:
   void make_slices();
   void make_lists();
+  void clear_arrays();
   master::StepLists& step_lists_of(const master::MainSlice& main);
 };
 

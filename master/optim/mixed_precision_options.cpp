@@ -19,39 +19,26 @@ void require(bool good, const std::string& option, double value,
   if (!good) refuse(option, number_text(value), expected);
 }
 
-constexpr double kLargest = 3.4028234663852886e38;  // float32's
-
-void require_not_negative(const std::string& option, double value) {
-  require(value >= 0 && value <= kLargest, option, value,
-          "a finite number, at least 0");
-}
-
-void require_fraction(const std::string& option, double value) {
-  require(value >= 0 && value < 1, option, value, "a number in [0, 1)");
-}
-
 }  // namespace
 
-void check_inner_options(const InnerOptions& options,
-                         const std::string& group) {
-  if (const auto* adam = std::get_if<AdamOptions>(&options)) {
-    require_not_negative(group + "lr", adam->lr);
-    require_fraction(group + "beta1", adam->beta1);
-    require_fraction(group + "beta2", adam->beta2);
-    require_not_negative(group + "eps", adam->eps);
-    require_not_negative(group + "weight_decay", adam->weight_decay);
-    return;
+void check_inner_options(InnerOptions options, const std::string& group) {
+  constexpr double kLargest = 3.4028234663852886e38;  // float32's
+  constexpr const char* kRanges[] = {"a finite number, at least 0",
+                                     "a number in [0, 1)", "a finite number"};
+  for (const OptionField& field : option_fields(options)) {
+    const double value = *field.value;
+    const bool good = field.range == OptionField::kFinite ? std::isfinite(value)
+                      : field.range == OptionField::kFraction
+                          ? value >= 0 && value < 1
+                          : value >= 0 && value <= kLargest;
+    require(good, group + field.option, value, kRanges[field.range]);
   }
-  const auto& sgd = std::get<SgdOptions>(options);
-  require_not_negative(group + "lr", sgd.lr);
-  require_not_negative(group + "momentum", sgd.momentum);
-  require_not_negative(group + "weight_decay", sgd.weight_decay);
-  require(std::isfinite(sgd.dampening), group + "dampening", sgd.dampening,
-          "a finite number");
-  require(!sgd.nesterov || sgd.momentum > 0, group + "momentum", sgd.momentum,
+  const auto* sgd = std::get_if<SgdOptions>(&options);
+  if (sgd == nullptr || !sgd->nesterov) return;
+  require(sgd->momentum > 0, group + "momentum", sgd->momentum,
           "a momentum above 0 with nesterov");
-  require(!sgd.nesterov || sgd.dampening == 0, group + "dampening",
-          sgd.dampening, "0 with nesterov");
+  require(sgd->dampening == 0, group + "dampening", sgd->dampening,
+          "0 with nesterov");
 }
 
 InnerOptions group_options(const InnerOptions& options,
@@ -70,19 +57,18 @@ double& lr_of(InnerOptions& options) {
   return std::visit([](auto& o) -> double& { return o.lr; }, options);
 }
 
-std::vector<std::pair<const char*, double*>> option_fields(
-    InnerOptions& options) {
+std::vector<OptionField> option_fields(InnerOptions& options) {
   if (auto* adam = std::get_if<AdamOptions>(&options)) {
     return {{"lr", &adam->lr},
-            {"betas.0", &adam->beta1},
-            {"betas.1", &adam->beta2},
+            {"betas.0", &adam->beta1, "beta1", OptionField::kFraction},
+            {"betas.1", &adam->beta2, "beta2", OptionField::kFraction},
             {"eps", &adam->eps},
             {"weight_decay", &adam->weight_decay}};
   }
   auto& sgd = std::get<SgdOptions>(options);
   return {{"lr", &sgd.lr},
           {"momentum", &sgd.momentum},
-          {"dampening", &sgd.dampening},
+          {"dampening", &sgd.dampening, "dampening", OptionField::kFinite},
           {"weight_decay", &sgd.weight_decay}};
 }
 

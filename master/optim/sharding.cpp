@@ -27,6 +27,7 @@ struct MasterWeights {
     return sizeof(float);
   }
   static GrainRule grain_rule() noexcept { return {}; }
+  static const SegmentChunk* chunks() noexcept { return nullptr; }
 };
 
 // Moves a boundary to the tensor's end if less than a block remains.
@@ -179,8 +180,8 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
     if (!with_state || !options.shard) return;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::string group = "groups[" + std::to_string(g) + "].";
-      for (const auto& [field, value] : master::option_fields(groups[g])) {
-        visit(group + field, *value);
+      for (const auto& field : master::option_fields(groups[g])) {
+        visit(group + field.name, *field.value);
       }
       for (const auto& [field, flag] : master::option_flags(groups[g])) {
         visit(group + field, *flag);
@@ -206,7 +207,7 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
 // Returns this rank's gradient of a parameter.
 Tensor MixedPrecisionOptimizer::Impl::local_gradient(std::size_t parameter) {
   if (options.micro_batches == 1) return parameters[parameter].gradient;
-  std::vector<float>& sum = local_sums[parameter];
+  master::FloatArray& sum = local_sums[parameter];
   return {sum.data(), sum.size(), kFloat32};
 }
 

@@ -144,8 +144,9 @@ void read_groups(const OptimizerState& state,
     refuse_entry(key, state.texts.at(key), "a whole number from 0 to 2^53 - 2");
   }
   for (std::size_t g = 0; g < loaded.groups.size(); ++g) {
-    for (auto& [field, value] : option_fields(loaded.groups[g])) {
-      *value = number_at(state, loaded.optimizer + group_key(g, field));
+    for (const OptionField& field : option_fields(loaded.groups[g])) {
+      *field.value =
+          number_at(state, loaded.optimizer + group_key(g, field.name));
     }
     read_flags(state, loaded.optimizer, g, loaded.groups[g]);
     check_inner_options(loaded.groups[g],
@@ -236,9 +237,9 @@ OptimizerState MixedPrecisionOptimizer::state_dict() const {
   OptimizerState state;
   state.texts[std::string(kOptimizer) + ".step"] = std::to_string(impl.steps);
   for (std::size_t g = 0; g < impl.groups.size(); ++g) {
-    for (const auto& [field, value] : master::option_fields(impl.groups[g])) {
-      state.texts[kOptimizer + group_key(g, field)] =
-          master::number_text(*value);
+    for (const auto& field : master::option_fields(impl.groups[g])) {
+      state.texts[kOptimizer + group_key(g, field.name)] =
+          master::number_text(*field.value);
     }
     for (const auto& [name, flag] : master::option_flags(impl.groups[g])) {
       state.texts[kOptimizer + group_key(g, name)] = *flag ? "1" : "0";
@@ -302,7 +303,7 @@ master::LoadedState read_together(const OptimizerState& state,
 }
 
 void copy_slice(const std::vector<float>& from, const master::Slice& slice,
-                std::vector<float>& to) {
+                master::FloatArray& to) {
   const float* at = from.data() + slice.begin;
   std::copy(at, at + slice.count, to.begin());
 }

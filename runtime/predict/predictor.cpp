@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/machine_impl.h"
+#include "runtime/ldm_layout.h"
 #include "runtime/tile_loop.h"
 #include "swamp/predict.h"
 
@@ -160,14 +161,8 @@ void CountingBackend::record_tiles(const Launch& launch) {
   for (std::size_t i = 0; i < launch.table.operation_count; ++i) {
     if (!launch.table.is_used(i)) continue;
     const Operation& operation = launch.table.operations[i];
-    std::size_t widest = 0;
-    for (int s = 0; s < operation.operand_count; ++s) {
-      widest = std::max<std::size_t>(widest, operation.operands[s].unit_bytes);
-    }
-    const LdmLayout layout = LdmLayout::make(
-        operation, {launch.ldm_bytes, launch.tile_bytes, launch.partials.bytes,
-                    launch.scratch_bytes});
-    tile_bytes_ = std::max(tile_bytes_, layout.tile_units * widest);
+    tile_bytes_ = std::max(
+        tile_bytes_, LdmLayout::make(operation, launch.limits).tile_bytes);
   }
 }
 
@@ -179,7 +174,7 @@ void CountingBackend::run(const Launch& launch) {
   for (int slave = 0; slave < launch.slaves; ++slave) {
     SlaveResult& result = launch.results[slave];
     result = SlaveResult{};
-    Ldm ldm = launch.arenas->arena(0, launch.ldm_bytes);
+    Ldm ldm = launch.arenas->arena(0, launch.limits.ldm_bytes);
     predict::Traffic own;
     if (slave % kSlavesOfRow == 0) row.clear();
     CountingDma dma(launch, slave, broadcast_ ? &row : nullptr, own);

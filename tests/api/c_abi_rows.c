@@ -89,6 +89,40 @@ int c_abi_rows(void) {
   OK(swamp_residual_add(NULL, &mr, &mx, &weight));
   CHECK(residual[0] == 1 && residual[5] == 8);
   {
+    float both[] = {1, -1, 3, 4}, out[2], halves[4];
+    swamp_matrix gate = {both, 1, 2, SWAMP_FLOAT32}, up = gate, to = gate;
+    swamp_matrix dgate = gate, dup = gate;
+    swamp_activation_options relu = {sizeof relu, SWAMP_RELU, 1, 20, 4};
+    up.data = both + 2;
+    to.data = out;
+    dgate.data = halves;
+    dup.data = halves + 2;
+    INVALID(swamp_activation(NULL, &gate, NULL, &to, &relu),
+            "options.row_step: got 4, expected 0 without a gate");
+    relu.row_step = 0;
+    OK(swamp_activation(NULL, &gate, NULL, &to, &relu));
+    CHECK(out[0] == 1 && out[1] == 0);
+    relu.row_step = 4;
+    OK(swamp_activation(NULL, &gate, &up, &to, &relu));
+    CHECK(out[0] == 3 && out[1] == 0);
+    relu.row_step = 0;
+    OK(swamp_activation_backward(NULL, &up, &gate, NULL, &to, NULL, &relu));
+    CHECK(out[0] == 3 && out[1] == 0);
+    relu.row_step = 4;
+    OK(swamp_activation_backward(NULL, &to, &gate, &up, &dgate, &dup, &relu));
+    CHECK(halves[0] == 9 && halves[1] == 0 && halves[2] == 3);
+    INVALID(swamp_activation(NULL, &gate, NULL, &to, NULL), "options");
+    INVALID(
+        swamp_activation_backward(NULL, &to, &gate, NULL, &dgate, &dup, &relu),
+        "dup: got a matrix, expected NULL without up");
+    relu.row_step = 1;
+    INVALID(swamp_activation(NULL, &gate, &up, &to, &relu),
+            "options.row_step: got 1, expected 0, or from 2 to 536870912");
+    relu.function = (swamp_activation_function)9;
+    INVALID(swamp_activation(NULL, &gate, NULL, &to, &relu),
+            "options.function: got 9");
+  }
+  {
     float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 2}, out[] = {1, 1, 1};
     swamp_matrices ma = {a, 1, 3, 2, 6, 2, 1, SWAMP_FLOAT32};
     swamp_matrices mb = {b, 1, 2, 1, 2, 1, 1, SWAMP_FLOAT32};

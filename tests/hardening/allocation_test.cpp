@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "runtime/machine_impl.h"
+#include "support/operators.h"
 #include "swamp/amp.h"
 #include "swamp/c_api.h"
+#include "swamp/error.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 #include "swamp/mixed_precision.h"
@@ -285,41 +287,59 @@ TEST(AllocationTest, CallsNeedLittleMemory) {
   }
 }
 
+// is_one_launch() returns whether an operator has written nothing if it fails:
+// of several launches, the earlier ones have written when a later one fails. The
+// second launch of the norms' backward needs memory in transfer mode check only.
+bool is_one_launch(const OperatorCase& one, const std::string& transfer) {
+  const auto has = [&](const char* text) {
+    return one.operation.find(text) != std::string::npos;
+  };
+  return !has("attention") && !has("norm_both") && !has("moe_rows") &&
+         !has("quantize_blocks") &&
+         !(has("norm_backward") && transfer == "check");
+}
+
 // Fails the first allocation, then the second, and so on until the call
-// succeeds. A new thread each time, because a thread keeps its memory.
-TEST(AllocationTest, UnscaleWithoutMemoryChangesNothing) {
-  for (const Case& one : cases()) {
-    SCOPED_TRACE(one.backend + " " + one.transfer);
-    const swamp_config config = c_config(one);
-    swamp_machine* machine = nullptr;
-    ASSERT_EQ(swamp_machine_create(&config, &machine), SWAMP_OK);
+// succeeds. A new thread each time, because a thread keeps its memory. Each
+// operator runs on one of the machines.
+TEST(AllocationTest, CallsWithoutMemoryChangeNothing) {
+  const std::vector<Case> all = cases();
+  Machine plain;
+  std::size_t next = 0;
+  for (const OperatorCase* one : one_of_each()) {
+    const Case& on = all[next++ % all.size()];
+    SCOPED_TRACE(one->name() + " " + on.backend + " " + on.transfer);
+    MachineConfig config = config_of(on);
+    config.ldm_bytes = one->ldm_bytes();
+    Machine machine(config);
+    SeededCall call(*one);
+    call.run(plain);
+    const auto expected = call.results();
     bool done = false;
     std::size_t failures = 0;
     for (std::size_t allowed = 0; !done; ++allowed) {
       ASSERT_LT(allowed, 1000u);
-      Data data;
-      float found_inf = 0.0f;
-      const float inv_scale = 0.5f;
       swamp_status status = SWAMP_OK;
-      std::string text;
       std::thread([&] {
         fail_after(allowed);
-        status = swamp_amp_foreach_non_finite_check_and_unscale(
-            machine, data.tensors.data(), data.tensors.size(), &found_inf,
-            &inv_scale);
+        try {
+          call.run(machine);
+        } catch (const Error& error) {
+          status = error.status();
+        } catch (const std::bad_alloc&) {  // of the test
+          status = SWAMP_OUT_OF_MEMORY;
+        }
         fail_never();
-        text = swamp_last_error();
       }).join();
       done = status == SWAMP_OK;
       failures += !done;
-      if (!done) {
-        ASSERT_EQ(status, SWAMP_OUT_OF_MEMORY) << text;
-        ASSERT_NE(text, "");
-      }
-      ASSERT_EQ(data.values, std::vector<float>(500000, done ? 4.0f : 8.0f));
+      EXPECT_TRUE(done || status == SWAMP_OUT_OF_MEMORY) << status;
+      EXPECT_TRUE(done ? call.results() == expected
+                       : !is_one_launch(*one, on.transfer) ||
+                             call.is_untouched())
+          << allowed;
     }
     EXPECT_GE(failures, 3u);  // segments, ranges, results at least
-    swamp_machine_destroy(machine);
   }
 }
 

@@ -7,20 +7,30 @@
 #include <vector>
 
 #include "runtime/machine_impl.h"
+#include "support/operators.h"
 #include "swamp/amp.h"
+#include "swamp/error.h"
+#include "swamp/foreach.h"
 
 namespace swamp::test {
 namespace {
 
-std::unique_ptr<Machine> make(const std::string& backend,
-                              const std::string& transfer,
-                              std::uint32_t slaves) {
+MachineConfig config_of(const std::string& backend, const std::string& transfer,
+                        std::uint32_t slaves) {
   MachineConfig config;
   config.backend = backend;
   config.transfer = transfer;
   config.slaves_per_group = slaves;
-  auto machine = std::make_unique<Machine>(config);
-  machine->impl().tuning.spawn_traffic_bytes = 0;
+  config.ldm_bytes = 512 * 1024;  // enough for all operators
+  return config;
+}
+
+std::unique_ptr<Machine> make(const std::string& backend,
+                              const std::string& transfer,
+                              std::uint32_t slaves) {
+  auto machine =
+      std::make_unique<Machine>(config_of(backend, transfer, slaves));
+  machine->impl().tuning.spawn = {};
   return machine;
 }
 
@@ -57,6 +67,51 @@ TEST(MachinesTest, DestroyedWhileOthersWorkOnAnother) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// Eight threads call all operators on one machine, each with its own arrays,
+// and get errors between.
+TEST(MachinesTest, OperatorsOfManyThreadsAtOnce) {
+  const std::vector<const OperatorCase*> all = one_of_each();
+  std::vector<std::vector<std::vector<std::byte>>> expected;
+  Machine serial(config_of("serial", "view", 1));
+  for (const OperatorCase* one : all) {
+    SeededCall call(*one);
+    call.run(serial);
+    expected.push_back(call.results());
+  }
+  const MachineInfo info = Machine().info();
+  std::vector<float> shared(10000, 1.0f);  // only read
+  std::size_t round = 0;
+  for (const std::string& backend : info.backends) {
+    for (const std::string& transfer : info.transfers) {
+      SCOPED_TRACE(backend + " " + transfer);
+      const auto machine = make(backend, transfer, 4);
+      std::atomic<int> wrong{0};
+      std::vector<std::thread> threads;
+      for (std::size_t t = 0; t < 8; ++t) {
+        threads.emplace_back([&, t, round] {
+          for (std::size_t i = (t + round) % 3; i < all.size(); i += 3) {
+            SeededCall call(*all[i]);
+            call.run(*machine, i % 2 == 0);
+            if (call.results() != expected[i]) ++wrong;
+            if (foreach_norm(Tensor{shared.data(), shared.size(), kFloat32}, 1,
+                             nullptr, nullptr, machine.get()) != 100) {
+              ++wrong;
+            }
+            try {
+              foreach_count_zeros(Tensor{nullptr, 1, kFloat32}, machine.get());
+              ++wrong;
+            } catch (const Error&) {
+            }
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_EQ(wrong, 0);
+      ++round;
+    }
+  }
 }
 
 // A thread's memory is still valid after its machine was destroyed.

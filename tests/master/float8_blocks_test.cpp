@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "machines.h"
 #include "row_values.h"
 #include "support/errors.h"
+#include "support/operators.h"
 #include "swamp/float8.h"
 #include "swamp/float_formats.h"
 
@@ -24,9 +23,6 @@ using S = BlockScaling;
 
 const std::vector<MachineShape> kShapes = {
     {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
-// Blocks of 128 x 128 float32 and their codes need more than 64 KiB.
-const std::vector<MachineShape> kLargeShapes = {{1, 3, 512 * 1024},
-                                                {1, 2, 1024 * 1024}};
 
 ScalarType code_type(const std::string& name) {
   return name == "e4m3"   ? kFloat8E4M3FN
@@ -37,24 +33,6 @@ ScalarType code_type(const std::string& name) {
                           : kFloat4E2M1FNX2;
 }
 
-struct Scaled {
-  ScalarType scales;
-  std::size_t block;
-};
-Scaled scaled(const BlockOptions& options, std::size_t columns) {
-  const bool mx = options.scaling <= S::microxcaling;
-  const bool nvfp4 = !mx && options.scaling <= S::torchao_nvfp4;
-  const std::size_t block = mx      ? 32
-                            : nvfp4 ? 16
-                            : options.scaling <= S::te_block_power_of_2
-                                ? 128
-                                : columns;
-  return {mx      ? kFloat8E8M0FNU
-          : nvfp4 ? kFloat8E4M3FN
-                  : kFloat32,
-          options.block != 0 ? options.block : block};
-}
-
 // Output owns the codes and scales of a matrix of this shape.
 struct Output {
   Octets codes, scales;
@@ -62,11 +40,14 @@ struct Output {
 
   Output(std::size_t rows, std::size_t columns, ScalarType format,
          const BlockOptions& options) {
-    const Scaled how = scaled(options, columns);
-    const std::size_t blocks = (columns + how.block - 1) / how.block;
+    const BlockRule how = block_rule(options.scaling);
+    const std::size_t block = options.block != 0 ? options.block
+                              : how.block != 0   ? how.block
+                                                 : columns;
+    const std::size_t blocks = (columns + block - 1) / block;
     const bool single = options.square && how.scales == kFloat32;
     const std::size_t scale_count =
-        blocks * (single ? (rows + how.block - 1) / how.block : rows);
+        blocks * (single ? (rows + block - 1) / block : rows);
     codes.assign(rows * columns / (format == kFloat4E2M1FNX2 ? 2 : 1), 0xa5);
     scales.assign(scale_count * (how.scales == kFloat32 ? 4 : 1), 0xa5);
     view = {{codes.data(), codes.size(), format},
@@ -280,166 +261,6 @@ TEST(Float8Blocks, NanCodesAndScales) {
             << i << ": " << found[i];
       }
     });
-  }
-}
-
-// Any LDM: the right bits, or an error that has written nothing.
-TEST(Float8Blocks, LittleLdm) {
-  Random random(85);
-  const std::size_t reports = runtime::report_count();
-  for (const char* transfer : {"copy", "check"}) {
-    std::size_t succeeded = 0;
-    for (std::size_t ldm = 2048; ldm <= 160 * 1024;
-         ldm += 128 * (1 + random.below(ldm / 256))) {
-      MachineConfig config;
-      config.backend = "serial";
-      config.transfer = transfer;
-      config.core_groups = 1;
-      config.slaves_per_group = 2;
-      config.ldm_bytes = ldm;
-      const auto machine = make_machine(config);
-      for (int i = 0; i < 8; ++i) {
-        BlockOptions options;
-        options.scaling =
-            std::array{S::te_mxfp8, S::te_nvfp4, S::te_block}[random.below(3)];
-        // Some have one column more than the parts that fit.
-        const bool one_more = options.scaling != S::te_nvfp4 && i % 2 == 0;
-        const std::size_t some = 1 + random.below(160);
-        const std::size_t rows = 16 * (1 + random.below(10)),
-                          columns =
-                              one_more ? (some / 32 + 1) * 32 + 1 : 2 * some;
-        options.square = random.below(4) == 0;
-        options.tensor_amax = 1000;
-        options.hadamard = !options.square && random.below(2) == 0;
-        const ScalarType format =
-            options.scaling == S::te_nvfp4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN;
-        const ScalarType type = kRowTypes[random.below(3)];
-        const Values x(rows, columns, type, random.next());
-        const bool with_rows = !options.hadamard && random.below(2) == 0;
-        SCOPED_TRACE(testing::Message()
-                     << transfer << " LDM " << ldm << ", " << rows << " x "
-                     << columns << " " << format_of(type).name << " scaling "
-                     << static_cast<int>(options.scaling) << " square "
-                     << options.square << " hadamard " << options.hadamard
-                     << " rows " << with_rows);
-        const Both expected =
-            run(x.matrix, format, options, with_rows, true, nullptr);
-        Both out{Output(rows, columns, format, options),
-                 Output(columns, rows, format, options)};
-        const Both before = out;
-        const auto same = [&](const Both& other) {
-          return out.rows.codes == other.rows.codes &&
-                 out.rows.scales == other.rows.scales &&
-                 out.columns.codes == other.columns.codes &&
-                 out.columns.scales == other.columns.scales;
-        };
-        try {
-          quantize_blocks(x.matrix, with_rows ? &out.rows.view : nullptr,
-                          &out.columns.view, options, machine.get());
-          ASSERT_TRUE(same(expected));
-          ++succeeded;
-        } catch (const Error& error) {
-          ASSERT_EQ(error.status(), SWAMP_UNSUPPORTED) << error.what();
-          ASSERT_TRUE(same(before)) << error.what();
-        }
-      }
-    }
-    EXPECT_GT(succeeded, 20u);
-  }
-  EXPECT_EQ(runtime::report_count(), reports);
-}
-
-// Shapes that blocks do not divide, generated random bits, both dtypes, and
-// each way to ask for an output. The program's test of `replay` has the bits.
-TEST(Float8Blocks, SameOnEveryMachine) {
-  struct Row {
-    S scaling;
-    bool square = false, hadamard = false;
-  };
-  std::vector<Row> cases = {{S::te_nvfp4, true},
-                            {S::te_nvfp4, false, true},
-                            {S::te_block, true},
-                            {S::te_block_power_of_2, true}};
-  for (int s = 0; s <= static_cast<int>(S::torchao_float8_power_of_2); ++s) {
-    cases.push_back({static_cast<S>(s)});
-  }
-  Random random(83);
-  for (const Row& one : cases) {
-    for (const auto& [rows, columns] :
-         {std::pair{1u, 2u}, std::pair{9u, 20u}, std::pair{150u, 310u},
-          std::pair{64u, 2048u}}) {
-      const bool nvfp4 = scaled({one.scaling}, 1).scales == kFloat8E4M3FN;
-      const bool by_column = scaled({one.scaling}, 1).block != 1 &&
-                             (!nvfp4 || rows % 2 == 0) &&
-                             (!one.hadamard || rows % 16 == 0);
-      std::vector<float> values;
-      std::vector<std::uint16_t> bits;
-      for (unsigned i = 0; i < rows * columns; ++i) {
-        // Rows of different sizes, so that each needs its own scale.
-        values.push_back(std::ldexp(static_cast<float>(random.below(256)) - 128,
-                                    static_cast<int>(i / columns % 8)));
-        bits.push_back(
-            static_cast<std::uint16_t>(float_to_bits(values.back()) >> 16));
-      }
-      const Matrix x{values.data(), rows, columns, kFloat32};
-      const ScalarType format = nvfp4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN;
-      BlockOptions options;
-      options.scaling = one.scaling;
-      options.square = one.square;
-      options.hadamard = one.hadamard && by_column;
-      options.rounding = one.scaling == S::te_nvfp4 ? Rounding::stochastic
-                                                    : Rounding::nearest_even;
-      options.seed = 3;
-      options.tensor_amax = 128 * 128;
-      SCOPED_TRACE(testing::Message()
-                   << static_cast<int>(one.scaling) << " " << one.square
-                   << one.hadamard << " " << rows << "x" << columns);
-      const Matrix inputs[] = {x, {bits.data(), rows, columns, kBFloat16}};
-      const Both results[] = {
-          run(x, format, options, true, by_column, nullptr),
-          run(inputs[1], format, options, true, by_column, nullptr)};
-      EXPECT_EQ(results[0].rows.codes, results[1].rows.codes);
-      EXPECT_EQ(results[0].rows.scales, results[1].rows.scales);
-      if (!one.hadamard) {  // which is rounded to the dtype
-        EXPECT_EQ(results[0].columns.codes, results[1].columns.codes);
-        EXPECT_EQ(results[0].columns.scales, results[1].columns.scales);
-      }
-      std::vector<float> back(values.size());
-      // Blocks of 128 x 128 float32 and their codes need more than 64 KiB.
-      const bool large = one.square && !nvfp4;
-      on_all_machines(large ? kLargeShapes : kShapes, [&](Machine& machine) {
-        for (const Matrix& from : inputs) {
-          const Both& expected = results[&from - inputs];
-          for (const auto& [with_rows, with_columns] :
-               {std::pair{true, false}, std::pair{false, true},
-                std::pair{true, true}}) {
-            if (with_columns && !by_column) continue;
-            options.hadamard = one.hadamard && with_columns;
-            const Both found =
-                run(from, format, options, with_rows, with_columns, &machine);
-            if (with_rows) {
-              EXPECT_EQ(found.rows.scales, expected.rows.scales);
-              EXPECT_EQ(found.rows.codes, expected.rows.codes);
-            }
-            if (with_columns) {
-              EXPECT_EQ(found.columns.scales, expected.columns.scales);
-              EXPECT_EQ(found.columns.codes, expected.columns.codes);
-            }
-          }
-        }
-        options.hadamard = false;
-        dequantize_blocks(results[0].rows.view,
-                          {back.data(), rows, columns, kFloat32}, options,
-                          &machine);
-        for (std::size_t i = 0; i < back.size(); ++i) {
-          // Half a step of float4, or a step if stochastic, of a block's
-          // largest.
-          const auto row = static_cast<int>(one.square ? 7 : i / columns % 8);
-          ASSERT_NEAR(back[i], values[i], std::ldexp(nvfp4 ? 60 : 17, row))
-              << i;
-        }
-      });
-    }
   }
 }
 

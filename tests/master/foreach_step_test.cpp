@@ -146,6 +146,9 @@ TEST(ForeachAdam, SameBitsOnEveryMachine) {
 
 // ---- Less memory
 
+// Names the first operands of all compact steps.
+using At = slave::AdamBlockOperand;
+
 // CompactCase is a kind of weights and moments: the kernel for it.
 struct CompactCase {
   KernelFamily family;
@@ -156,10 +159,10 @@ struct CompactCase {
   const KernelInfo& info() const {
     return slave::kKernels[slave::kernel_of(family, formats)];
   }
-  bool is_8_bit() const { return info().operands[2].type == kNoScalarType; }
+  bool is_8_bit() const { return info().operands[At::m].type == kNoScalarType; }
   // Returns the type of an operand; codes are bytes of any type.
   ScalarType type(int operand) const {
-    return operand >= 2 && is_8_bit()
+    return operand >= At::m && is_8_bit()
                ? (float8 ? kFloat8E4M3FN : kFloat8E5M2)
                : static_cast<ScalarType>(info().operands[operand].type);
   }
@@ -203,11 +206,11 @@ std::vector<std::size_t> absmax_counts() {
 // the compensations.
 struct CompactArrays {
   explicit CompactArrays(const CompactCase& one)
-      : gradients(one.type(0), kListCounts, 1),
-        params(one.type(1), kListCounts),
-        first(one.type(2), kListCounts, 2),
-        second(one.type(3), kListCounts),
-        more(one.type(0), kListCounts, 1),
+      : gradients(one.type(At::gradient), kListCounts, 1),
+        params(one.type(At::weight), kListCounts),
+        first(one.type(At::m), kListCounts, 2),
+        second(one.type(At::v), kListCounts),
+        more(one.type(At::gradient), kListCounts, 1),
         absmax(kFloat32, absmax_counts()) {
     Random random(23);
     gradients.fill_values(3, random);
@@ -438,7 +441,7 @@ TEST(ForeachSgd, FusedIsUnfused) {
   }
 }
 
-TEST(ForeachStep, RefusesListsThatTheRuleLacks) {
+TEST(ForeachStep, RefusesListsAndNumbers) {
   float one = 1;
   const Tensor tensor{&one, 1, kFloat32};
   AdamStep adam;
@@ -453,9 +456,22 @@ TEST(ForeachStep, RefusesListsThatTheRuleLacks) {
   adam.amsgrad = true;
   adam.max_exp_avg_sqs = {};
   EXPECT_TRUE(has_words(adam_error(), {"max_exp_avg_sqs"}));
+  for (const std::int64_t number :
+       {std::int64_t{0}, std::int64_t{1} << 53, INT64_MIN}) {
+    adam = {};
+    adam.step = number;
+    EXPECT_EQ(adam_error(), "step: got " + std::to_string(number) +
+                                ", expected a whole number from 1, the first "
+                                "step, to 2^53 - 1");
+  }
   EXPECT_EQ(error_of([&] { foreach_sgd_(tensor, tensor, tensor, {}, {}); }),
             "momentum_buffers: got a list of 1 tensors, expected an empty one, "
             "because the momentum is 0");
+  SgdStep sgd;
+  sgd.momentum = 0.9;
+  EXPECT_EQ(error_of([&] { foreach_sgd_(tensor, tensor, {}, {}, sgd); }),
+            "momentum_buffers: got a list of 0 tensors, expected 1, as in "
+            "'gradients'");
   EXPECT_EQ(one, 1.0f);
 }
 

@@ -26,10 +26,15 @@ struct MachineShape {
   std::size_t ldm_bytes;
 };
 
-// make_machine() makes a machine that spawns whatever the traffic is.
+// make_machine() makes a machine that spawns whatever the traffic is; in
+// transfer mode view, threads claim the slaves if the backend can.
 inline std::unique_ptr<Machine> make_machine(MachineConfig config) {
   auto machine = std::make_unique<Machine>(config);
-  machine->impl().tuning.spawn_traffic_bytes = 0;
+  runtime::Tuning& tuning = machine->impl().tuning;
+  tuning.spawn = {};
+  if (machine->impl().transfer == runtime::Transfer::view) {
+    tuning.claim_traffic_bytes = 0;
+  }
   return machine;
 }
 

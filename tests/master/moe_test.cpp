@@ -1,12 +1,12 @@
-// Mixtures of experts: the results of every machine, and the errors. The golden
-// records are in rows_golden_test.cpp and exact_golden_test.cpp.
+// Mixtures of experts: values, and the errors. The golden records are in
+// rows_golden_test.cpp and exact_golden_test.cpp, the same bits on every
+// machine in operators_test.cpp.
 #include "swamp/moe.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -191,89 +191,6 @@ TEST(Moe, Permutation) {
   EXPECT_EQ(entries, (Counts{2, 4, 1, 5}));
 }
 
-TEST(Moe, PermuteAndUnpermute) {
-  struct {
-    std::size_t tokens, choices, columns;
-  } const sizes[] = {{1, 1, 1},     {50, 1, 17},  {301, 2, 64},
-                     {40, 8, 1000}, {9, 4, 5000}, {3, 3, 50257}};
-  for (const auto& size : sizes) {
-    for (const ScalarType type : kRowTypes) {
-      for (const bool with_probs : {false, true}) {
-        // Each size and each type is tried both with probabilities and without.
-        if (with_probs == ((&size - sizes + type) % 2 == 0)) continue;
-        SCOPED_TRACE(testing::Message()
-                     << size.tokens << " x " << size.choices << " x "
-                     << size.columns << format_of(type).name << with_probs);
-        const std::size_t rows = size.tokens * size.choices;
-        Random random(rows);
-        Counts token_of(rows);
-        std::vector<float> probs(rows);
-        for (std::size_t r = 0; r < rows; ++r) {
-          token_of[r] = static_cast<std::int64_t>(r % size.tokens);
-          probs[r] = static_cast<float>(random.below(1000)) * 1e-3f;
-        }
-        for (std::size_t r = rows; r > 1; --r) {
-          std::swap(token_of[r - 1], token_of[random.below(r)]);
-        }
-        if (rows > 7) token_of[7] = -1;
-        const float* factors = with_probs ? probs.data() : nullptr;
-        const Values tokens(size.tokens, size.columns, type, 1);
-        const Values permuted(rows, size.columns, type, 2);
-
-        expect_same([&](Machine& machine) {
-          Values copy(rows, size.columns, type);
-          moe_permute(tokens.matrix, token_of.data(), factors, copy.matrix,
-                      &machine);
-          Values sum(size.tokens, size.columns, type);
-          moe_unpermute(permuted.matrix, token_of.data(), factors, sum.matrix,
-                        &machine);
-          std::vector<float> products(rows, 7);
-          moe_dot(tokens.matrix, token_of.data(), permuted.matrix,
-                  products.data(), &machine);
-          return std::vector<Bytes>{copy.memory, sum.memory,
-                                    bytes_of(products)};
-        });
-      }
-    }
-  }
-}
-
-TEST(Moe, Losses) {
-  struct {
-    std::size_t tokens, experts;
-  } const sizes[] = {{1, 1}, {77, 8}, {4000, 64}, {11, 5000}};
-  for (const auto& size : sizes) {
-    for (const ScalarType type : kRowTypes) {
-      SCOPED_TRACE(testing::Message() << size.tokens << " x " << size.experts
-                                      << format_of(type).name);
-      const Values logits(size.tokens, size.experts, type, 3);
-      Counts counts(size.experts);
-      for (std::size_t e = 0; e < counts.size(); ++e) {
-        counts[e] = static_cast<std::int64_t>(e * 7919 % 100);
-      }
-      AuxLossOptions options;
-      options.coefficient = 0.01;
-      options.choices = 2;
-      options.tokens = 2 * size.tokens;
-      expect_same([&](Machine& machine) {
-        std::vector<double> losses;
-        losses.push_back(
-            moe_aux_loss(logits.matrix, counts.data(), options, &machine));
-        std::vector<float> saved(size.tokens), low(size.tokens);
-        losses.push_back(
-            moe_z_loss(logits.matrix, 0.5, saved.data(), low.data(), &machine));
-        Values daux(size.tokens, size.experts, type), dz = daux;
-        moe_aux_loss_backward(1024, counts.data(), daux.matrix, options,
-                              &machine);
-        moe_z_loss_backward(3, logits.matrix, 0.5, saved.data(), low.data(),
-                            dz.matrix, &machine);
-        return std::vector<Bytes>{daux.memory, dz.memory, bytes_of(losses),
-                                  bytes_of(saved)};
-      });
-    }
-  }
-}
-
 TEST(Moe, Errors) {
   const std::int32_t bad[] = {0, 2, -1, 3};
   const std::int64_t below[] = {0, -2};
@@ -343,7 +260,7 @@ TEST(Moe, Errors) {
       {[&] { moe_permute(tokens.matrix, token_of, nullptr, wide.matrix); },
        "permuted.columns: got 7, expected 6 (as 'tokens' has)"},
       {[&] { moe_unpermute(other.matrix, token_of, nullptr, tokens.matrix); },
-       "permuted.dtype: got 1, expected 0 (as 'tokens' has)"},
+       "permuted.dtype: got bfloat16, expected float16 (as 'tokens' has)"},
       {[&] {
          moe_z_loss({nullptr, kMost, 2, kFloat32}, 1, &lse, nullptr);
        },
@@ -374,6 +291,84 @@ TEST(Moe, Errors) {
   EXPECT_EQ(out, Positions(4, -7));
   EXPECT_EQ(kept, std::vector<std::uint8_t>(24, 77));
   EXPECT_EQ(permuted.memory, Values(2, 6, kFloat16).memory);
+}
+
+// Enough rows that slaves make the segment tables in parts. Tokens of no, some
+// and many rows, and rows of no token; with small integers every order of
+// addition has the same sum.
+TEST(Moe, RowsInParts) {
+  constexpr std::size_t kTokens = 301, kRows = 1501, kColumns = 6;
+  Random random(7);
+  std::vector<std::int64_t> token_of(kRows);
+  for (std::int64_t& token : token_of) {
+    token = static_cast<std::int64_t>(random.below(kTokens + 20)) - 20;
+    if (token < 0) token = token % 2 == 0 ? -1 : 150;
+  }
+  std::vector<float> probs(kRows);
+  for (float& one : probs) one = static_cast<float>(random.below(3));
+  for (const ScalarType type : kRowTypes) {
+    Values tokens(kTokens, kColumns, type), permuted(kRows, kColumns, type),
+        sums(kTokens, kColumns, type);
+    const auto element = [](const Values& of, std::size_t i) {
+      return widen(of.matrix.dtype, of.memory.data(), i);
+    };
+    for (std::size_t i = 0; i < kTokens * kColumns; ++i) {
+      store_value(type, tokens.memory.data(), i,
+                  static_cast<float>(random.below(3)));
+    }
+    std::vector<float> sum(kTokens * kColumns), dots(kRows);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      if (token_of[r] < 0) continue;
+      const auto t = static_cast<std::size_t>(token_of[r]);
+      for (std::size_t c = 0; c < kColumns; ++c) {
+        const float x = element(tokens, t * kColumns + c);
+        store_value(type, permuted.memory.data(), r * kColumns + c, x);
+        sum[t * kColumns + c] += probs[r] * x;
+        dots[r] += x * x;
+      }
+    }
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      store_value(type, sums.memory.data(), i, sum[i]);
+    }
+    on_row_machines([&](Machine& machine) {
+      Values rows(kRows, kColumns, type, 1), back(kTokens, kColumns, type, 2);
+      std::vector<float> products(kRows, -7);
+      moe_permute(tokens.matrix, token_of.data(), nullptr, rows.matrix,
+                  &machine);
+      ASSERT_EQ(rows.memory, permuted.memory);
+      moe_unpermute(rows.matrix, token_of.data(), probs.data(), back.matrix,
+                    &machine);
+      ASSERT_EQ(back.memory, sums.memory);
+      moe_dot(tokens.matrix, token_of.data(), rows.matrix, products.data(),
+              &machine);
+      ASSERT_EQ(products, dots);
+
+      // The first bad token is named, and nothing is written.
+      std::vector<std::int64_t> bad = token_of;
+      bad[1000] = kTokens;
+      bad[77] = -2;
+      const Values before = rows;
+      const std::vector<std::function<void()>> calls = {
+          [&] {
+            moe_permute(tokens.matrix, bad.data(), nullptr, rows.matrix,
+                        &machine);
+          },
+          [&] {
+            moe_unpermute(rows.matrix, bad.data(), nullptr, back.matrix,
+                          &machine);
+          },
+          [&] {
+            moe_dot(tokens.matrix, bad.data(), rows.matrix, products.data(),
+                    &machine);
+          }};
+      for (const auto& call : calls) {
+        expect_refused(call, {"token_of[77]: got -2"}, SWAMP_INVALID_ARGUMENT);
+      }
+      ASSERT_EQ(rows.memory, before.memory);
+      ASSERT_EQ(back.memory, sums.memory);
+      ASSERT_EQ(products, dots);
+    });
+  }
 }
 
 // Too many experts for LDM, and nothing to do.

@@ -26,13 +26,19 @@ class FakeList {
  public:
   static constexpr int kTypes = 4;
 
-  explicit FakeList(const std::vector<FakeTensor>& tensors);
+  explicit FakeList(const std::vector<FakeTensor>& tensors,
+                    const master::GrainRule& rule = {});
 
   std::size_t size() const { return tensors_.size(); }
   std::size_t count(std::size_t i) const { return tensors_[i].count; }
   std::uint64_t unit_traffic(std::size_t i) const;
-  static master::GrainRule grain_rule() { return {}; }
+  const master::GrainRule& grain_rule() const { return rule_; }
+  const master::SegmentChunk* chunks() const {
+    return chunks_.empty() ? nullptr : chunks_.data();
+  }
 
+  // with_chunks() is the same list, whose segments have chunks.
+  FakeList with_chunks() const;
   std::uint64_t traffic_bytes() const { return traffic_bytes_; }
   std::uint64_t bytes_of(std::size_t i, std::size_t elements) const {
     return elements * unit_traffic(i);
@@ -41,13 +47,28 @@ class FakeList {
 
  private:
   std::vector<FakeTensor> tensors_;
+  master::GrainRule rule_;
+  std::vector<master::SegmentChunk> chunks_;
   std::uint64_t traffic_bytes_ = 0;
 };
 
-FakeList::FakeList(const std::vector<FakeTensor>& tensors) : tensors_(tensors) {
+FakeList::FakeList(const std::vector<FakeTensor>& tensors,
+                   const master::GrainRule& rule)
+    : tensors_(tensors), rule_(rule) {
   for (std::size_t i = 0; i < size(); ++i) {
     traffic_bytes_ += bytes_of(i, count(i));
   }
+}
+
+FakeList FakeList::with_chunks() const {
+  FakeList list = *this;
+  list.chunks_.resize(size() / master::SegmentChunk::kSegments + 1);
+  for (std::size_t i = 0; i < size(); ++i) {
+    auto& chunk = list.chunks_[i / master::SegmentChunk::kSegments];
+    chunk.traffic_bytes += bytes_of(i, count(i));
+    chunk.units += count(i);
+  }
+  return list;
 }
 
 std::uint64_t FakeList::unit_traffic(std::size_t i) const {
@@ -218,6 +239,33 @@ TEST(PartitionGrains, KnownLists) {
   EXPECT_EQ(runs[4].end_tensor, 8u);
 }
 
+TEST(PartitionGrains, SmallTensorsThatDoNotJoin) {
+  const FakeList list({{3, 0}, {0, 1}, {1, 2}, {9, 3}, {2, 0}, {2, 0}},
+                      {4, ~std::size_t{0}, false});
+  const std::vector<GrainRun> runs = grain_runs(list);
+  ASSERT_EQ(runs.size(), list.size());
+  std::vector<std::size_t> first;
+  const master::Grains grains = master::number_grains(
+      list, [&](std::size_t, std::size_t grain) { first.push_back(grain); });
+  EXPECT_EQ(grains.count, 7u);
+  EXPECT_EQ(grains.units, 4u);
+  EXPECT_EQ(first, (std::vector<std::size_t>{0, 1, 1, 2, 5, 6}));
+}
+
+// Chunks change no grain.
+TEST(PartitionGrains, Chunks) {
+  Random random(kGrainSeed);
+  for (int round = 0; round < 2000; ++round) {
+    const FakeList list(random_tensors(random));
+    SCOPED_TRACE("seed " + std::to_string(kGrainSeed) + " round " +
+                 std::to_string(round) + ": " + list.text());
+    const FakeList chunked = list.with_chunks();
+    expect_grains(chunked);
+    if (testing::Test::HasFatalFailure()) return;
+    ASSERT_EQ(grain_runs(chunked).size(), grain_runs(list).size());
+  }
+}
+
 std::uint64_t biggest_grain_bytes(const FakeList& list) {
   std::uint64_t biggest = 0;
   for (const GrainRun& run : grain_runs(list)) {
@@ -272,8 +320,10 @@ void expect_partition(const FakeList& list, int slaves) {
   SCOPED_TRACE(std::to_string(slaves) + " slaves");
   const std::vector<GrainRun> runs = grain_runs(list);
   const std::vector<SlaveRange> ranges = ranges_of(list, slaves);
+  const std::uint64_t mean =
+      list.traffic_bytes() / static_cast<std::uint64_t>(slaves);
   const std::uint64_t limit =
-      list.traffic_bytes() / static_cast<std::uint64_t>(slaves) + 1 +
+      (list.chunks() == nullptr ? mean : mean + mean / 16) + 1 +
       biggest_grain_bytes(list);
 
   // Each range begins where the last one ended: every element exactly once and
@@ -318,8 +368,37 @@ TEST(Partition, RandomLists) {
       expect_partition(list, slaves);
       if (testing::Test::HasFatalFailure()) return;
     }
-    expect_partition(list, 1 + static_cast<int>(random.below(100)));
+    const int some = 1 + static_cast<int>(random.below(100));
+    expect_partition(list, some);
+    expect_partition(list.with_chunks(), some);
     if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// The rule of launches that have no results by grain: ranges end between any
+// two small tensors, and only some chunks are visited to find them.
+TEST(Partition, Chunks) {
+  const master::GrainRule rule{kBlockElements, ~std::size_t{0}, false};
+  Random random(kSeed);
+  for (int round = 0; round < 300; ++round) {
+    const FakeList list = FakeList(random_tensors(random), rule).with_chunks();
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + " round " +
+                 std::to_string(round) + ": " + list.text());
+    for (const int slaves : {1, 2, 3, 8, 64, 384}) {
+      expect_partition(list, slaves);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  // As many small tensors for each slave, within an eighth.
+  const FakeList small =
+      FakeList(std::vector<FakeTensor>(10000, {16, 0}), rule).with_chunks();
+  for (const int slaves : {2, 8, 64, 192}) {
+    const std::vector<SlaveRange> ranges = ranges_of(small, slaves);
+    ASSERT_EQ(ranges.size(), static_cast<std::size_t>(slaves));
+    for (const SlaveRange& range : ranges) {
+      EXPECT_LE(8 * range_bytes(small, range) * ranges.size(),
+                9 * small.traffic_bytes());
+    }
   }
 }
 

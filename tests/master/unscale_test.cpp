@@ -1,5 +1,5 @@
-// amp_foreach_non_finite_check_and_unscale_(): values, reports, errors. The
-// same bits on every machine: unscale_machines_test.cpp.
+// amp_foreach_non_finite_check_and_unscale_(): values, the bits of the scalar
+// references on every machine, reports, errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "machines.h"
 #include "master/launch.h"
+#include "runtime/memory_check.h"
 #include "sample_list.h"
 #include "support/errors.h"
 #include "support/guarded_pages.h"
@@ -172,6 +173,34 @@ TEST(Unscale, EmptyListsAndEmptyTensors) {
       EXPECT_TRUE(same_report(report, {}));
     }
   });
+}
+
+TEST(Unscale, SameBitsOnEveryMachine) {
+  struct Case {
+    SampleList list, expected;
+    OverflowReport report;
+    float inv_scale;
+  };
+  std::vector<Case> cases;
+  for (const auto& [planted, inv_scale] :
+       {std::pair<std::size_t, float>{0, 0.7f}, {9, 1e-3f}, {5, 1.0f}}) {
+    Case made{mixed_list(11 + planted, planted), {}, {}, inv_scale};
+    made.expected = made.list;
+    made.report = made.expected.unscale(inv_scale);
+    ASSERT_EQ(made.report.element_count != 0, planted != 0);
+    cases.push_back(std::move(made));
+  }
+  const std::size_t reports = runtime::report_count();
+  const std::vector<MachineShape> shapes = {
+      {1, 1, 2048}, {1, 2, 4096}, {1, 64, 16384}, {6, 64, 4096}};
+  on_machines(shapes, true, [&](Machine& machine) {
+    for (const Case& one : cases) {
+      SCOPED_TRACE("inv_scale " + std::to_string(one.inv_scale));
+      expect_unscaled(machine, one.list, one.expected, one.report,
+                      one.inv_scale);
+    }
+  });
+  EXPECT_EQ(runtime::report_count(), reports);  // of transfer check
 }
 
 const std::vector<MachineShape> kReportShapes = {
@@ -343,16 +372,22 @@ TEST(UnscaleErrors, NullListWithACount) {
   EXPECT_EQ(good.found_inf, 0.0f);
 }
 
-// Every tensor of a long list is validated.
+// Every tensor of a long list is validated, by the slaves if these are threads.
+// The first one that is bad is named.
 TEST(UnscaleErrors, TheIndexIsTheTensors) {
-  const auto machine = make_machine({});
-  Good good;
-  std::vector<Tensor> list(1000, Tensor{nullptr, 0, kFloat64});
-  list[0] = {good.data, 4, kFloat32};
-  list[999] = {nullptr, 1, kFloat64};
-  expect_refused(list, good, *machine, {"tensors[999].data"});
-  list[500] = with_dtype(kScalarTypeCount, 0);
-  expect_refused(list, good, *machine, {"tensors[500].dtype", "14"});
+  for (const MachineConfig& config : machine_configs({{1, 8, 65536}}, false)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    Good good;
+    std::vector<Tensor> list(1000, Tensor{nullptr, 0, kFloat64});
+    list[0] = {good.data, 4, kFloat32};
+    list[999] = {nullptr, 1, kFloat64};
+    expect_refused(list, good, *machine, {"tensors[999].data"});
+    list[500] = with_dtype(kScalarTypeCount, 0);
+    expect_refused(list, good, *machine, {"tensors[500].dtype", "14"});
+    list[30] = {nullptr, 1, kFloat64};
+    expect_refused(list, good, *machine, {"tensors[30].data"});
+  }
 }
 
 TEST(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tile_loop.h"
+#include "runtime/ldm_layout.h"
 #include "support/random.h"
 #include "tests/runtime/test_kernels.h"
 

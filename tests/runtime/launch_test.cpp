@@ -1,8 +1,14 @@
 // Launches of trivial kernels, x backend x transfer x slaves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
+#include "bench/critical_path.h"
+#include "runtime/float_environment.h"
 #include "runtime/memory_check.h"
 #include "support/errors.h"
 #include "support/random.h"
@@ -314,6 +320,214 @@ TEST(LaunchTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
         SWAMP_UNSUPPORTED);
     EXPECT_EQ(data, std::vector<std::uint32_t>(100, 1));
   }
+}
+
+void spend(int milliseconds) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::milliseconds(milliseconds);
+  while (Clock::now() < end) {
+  }
+}
+
+// Runs body(worker) on a thread for each worker of a team.
+template <class Body>
+void on_threads(int team, Body body) {
+  std::vector<std::thread> threads;
+  for (int worker = 0; worker < team; ++worker) {
+    threads.emplace_back([=] { body(worker); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Counts the runs of each slave.
+std::vector<std::atomic<int>>& runs() {
+  static std::vector<std::atomic<int>> runs(400);
+  return runs;
+}
+
+// Each slave is run once, also if some workers of the team never come.
+TEST(Claims, EachSlaveOnce) {
+  for (const int team : {1, 2, 3, 8, 64}) {
+    for (const int slaves : {1, 2, 7, 64, 400}) {
+      for (const int present : {1, (team + 1) / 2, team}) {
+        SCOPED_TRACE(std::to_string(team) + " " + std::to_string(slaves) + " " +
+                     std::to_string(present));
+        for (std::atomic<int>& run : runs()) run = 0;
+        std::vector<runtime::Claim> claims(static_cast<std::size_t>(team));
+        runtime::Launch launch;
+        launch.slaves = slaves;
+        launch.claims = claims.data();
+        launch.float_environment = runtime::read_float_environment();
+        launch.run_slave = [](const runtime::Launch&, int slave, int) noexcept {
+          ++runs()[static_cast<std::size_t>(slave)];
+        };
+        runtime::make_claims(launch, team);
+        on_threads(present, [&](int worker) {
+          runtime::run_claims(launch, worker, team);
+        });
+        for (int slave = 0; slave < 400; ++slave) {
+          ASSERT_EQ(runs()[static_cast<std::size_t>(slave)],
+                    slave < slaves ? 1 : 0)
+              << slave;
+        }
+      }
+    }
+  }
+}
+
+// The slaves of a worker are divided evenly, and spread over a larger team.
+TEST(Claims, FirstSlave) {
+  for (const int team : {1, 2, 3, 64, 192}) {
+    for (const int slaves : {1, 2, 8, 63, 64, 65, 384}) {
+      EXPECT_EQ(runtime::first_slave(slaves, 0, team), 0);
+      EXPECT_EQ(runtime::first_slave(slaves, team, team), slaves);
+      for (int worker = 0; worker < team; ++worker) {
+        const int own = runtime::first_slave(slaves, worker + 1, team) -
+                        runtime::first_slave(slaves, worker, team);
+        EXPECT_GE(own, slaves / team);
+        EXPECT_LE(own, (slaves + team - 1) / team);
+      }
+    }
+  }
+  EXPECT_EQ(runtime::first_slave(8, 1, 64), 1);  // slave 0 is worker 0's
+  EXPECT_EQ(runtime::first_slave(8, 8, 64), 1);  // and slave 1 worker 8's
+  EXPECT_EQ(runtime::first_slave(8, 9, 64), 2);
+}
+
+// Slave 0 waits until all others have run: with fixed shares, those of its
+// worker never would.
+TEST(Claims, OthersRunTheSlavesOfASlowWorker) {
+  const std::vector<std::string> names = backends();
+  if (std::count(names.begin(), names.end(), "openmp") == 0) {
+    GTEST_SKIP() << "no OpenMP";
+  }
+  Machine machine(machine_config("openmp", "view", 2, 0));
+  if (machine.impl().backend->worker_count() < 2) GTEST_SKIP() << "one CPU";
+  static std::atomic<int> done;
+  done = 0;
+  constexpr int kSlaves = 32;
+  runtime::Launch launch;
+  launch.slaves = kSlaves;
+  std::vector<runtime::Claim> claims(
+      static_cast<std::size_t>(machine.impl().backend->worker_count()));
+  launch.claims = claims.data();
+  launch.float_environment = runtime::read_float_environment();
+  launch.run_slave = [](const runtime::Launch&, int slave, int) noexcept {
+    for (int i = 0; slave == 0 && done != kSlaves - 1 && i < 20000; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (slave == 0) {
+      EXPECT_EQ(done, kSlaves - 1);
+    }
+    ++done;
+  };
+  machine.impl().backend->run(launch);
+  EXPECT_EQ(done, kSlaves);
+}
+
+// The more threads, the more traffic a spawn must save. A long launch is
+// divided into parts that threads claim; in the transfer modes of a simulated
+// machine, its slaves are claimed.
+TEST(Claims, Division) {
+  constexpr std::uint64_t kKib = 1024;
+  const struct {
+    std::uint32_t slaves;
+    std::uint64_t alone, spawned;  // KiB of traffic
+  } cases[] = {{1, 1 << 20, ~std::uint64_t{0} / kKib},
+               {2, 511, 512},
+               {64, 755, 770},
+               {384, 3300, 3330}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.slaves);
+    MachineConfig config = machine_config("serial", "view", c.slaves, 0);
+    config.machine = "host";
+    Machine machine(config);
+    EXPECT_EQ(runtime::divide(machine.impl(), 0).slaves, 1);
+    EXPECT_EQ(runtime::divide(machine.impl(), c.alone * kKib).slaves, 1);
+    EXPECT_EQ(runtime::divide(machine.impl(), c.spawned * kKib).slaves,
+              static_cast<int>(c.slaves));
+  }
+  for (const std::string& backend : backends()) {
+    for (const std::string& transfer : transfers()) {
+      SCOPED_TRACE(backend + " " + transfer);
+      Machine machine(machine_config(backend, transfer, 2, 0));
+      const Machine::Impl& impl = machine.impl();
+      const int workers = impl.backend->worker_count();
+      const bool claims = backend == "openmp" && workers > 1;
+      const std::uint64_t much =
+          impl.tuning.claim_traffic_bytes * static_cast<unsigned>(workers);
+      EXPECT_EQ(runtime::divide(impl, much - 1).workers, 0);
+      EXPECT_EQ(runtime::divide(impl, much).workers, claims ? workers : 0);
+      EXPECT_EQ(runtime::divide(impl, much).slaves,
+                claims && impl.transfer == runtime::Transfer::view
+                    ? std::max(2, impl.tuning.claimed_parts * workers)
+                    : 2);
+    }
+  }
+}
+
+// Every part runs once, and of several that throw the lowest one counts.
+TEST(RunParts, OnceAndTheLowestError) {
+  struct Failed {
+    std::size_t begin, end;
+  };
+  constexpr std::size_t kCount = 1000;
+  constexpr std::uint64_t kMuch = 1 << 20;
+  for_each_machine(0, [&](Machine& machine) {
+    Machine::Impl& impl = machine.impl();
+    std::vector<int> calls(kCount);
+    std::atomic<int> parts{0};
+    runtime::run_parts(impl, kCount, kMuch,
+                       [&](std::size_t begin, std::size_t end) {
+                         ++parts;
+                         for (std::size_t i = begin; i < end; ++i) ++calls[i];
+                       });
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), 1), kCount);
+    const bool divides = impl.backend->worker_count() > 1;
+    EXPECT_EQ(parts, divides ? std::min(impl.slaves(), int{kCount}) : 1);
+    try {
+      runtime::run_parts(impl, kCount, kMuch,
+                         [&](std::size_t begin, std::size_t end) {
+                           if (end > 300) throw Failed{begin, end};
+                         });
+      ADD_FAILURE();
+    } catch (const Failed& failed) {
+      EXPECT_LE(failed.begin, 300u);
+      EXPECT_GT(failed.end, 300u);
+    }
+    // Little work is one part.
+    parts = 0;
+    runtime::run_parts(impl, kCount, 1, [&](auto...) { ++parts; });
+    EXPECT_EQ(parts, 1);
+  });
+}
+
+// The ruler of swamp_bench --critical_path finds one slow slave, and the time
+// of the master. A busy machine only adds time, so the least of several calls
+// is right.
+TEST(CriticalPath, FindsWhatIsSlow) {
+  runtime::Launch launch;
+  launch.slaves = 8;
+  launch.run_slave = [](const runtime::Launch&, int slave, int) noexcept {
+    if (slave == 5) spend(20);
+  };
+  bench::SlavesInTurn turns(launch.slaves);
+  for (int call = 0; call < 5; ++call) {
+    turns.begin();
+    turns.run(launch);
+    spend(10);
+    launch.slaves = 1;  // of the master alone: neither spawn nor join
+    turns.run(launch);
+    launch.slaves = 8;
+    turns.end();
+  }
+  const bench::CriticalPath path = turns.path();
+  EXPECT_EQ(path.launches, 1u);
+  EXPECT_GE(path.longest, 0.020);
+  EXPECT_LT(path.balance(), 0.5);
+  EXPECT_GE(path.master, 0.010);
+  EXPECT_DOUBLE_EQ(path.seconds(0.5), path.master + path.longest + 0.5);
 }
 
 }  // namespace

@@ -266,8 +266,8 @@ TEST(PredictTest, CountsTheTransfersOfAComputingMachine) {
     launch.ranges = ranges.data();
     launch.slaves = static_cast<int>(ranges.size());
     launch.results = results.data();
-    launch.ldm_bytes = impl.ldm_bytes;
-    launch.tile_bytes = impl.tuning.tile_bytes;
+    launch.limits.ldm_bytes = impl.ldm_bytes;
+    launch.limits.tile_bytes = impl.tuning.tile_bytes;
 
     LdmArenas arenas;
     arenas.reserve(1, impl.ldm_bytes);

@@ -139,6 +139,41 @@ TEST(ThreadsTest, ObeysTheCallersThreadCount) {
   omp_set_num_threads(own);
 }
 
+#if defined(SWAMP_HAS_HWLOC) && !defined(SWAMP_TEST_EMULATED)
+// A synthetic topology lifts the limit of one thread for each CPU: the slaves
+// of 8 NUMA nodes of 24 cores are as many real threads, which share a launch by
+// fixed shares and by claims.
+TEST(ThreadsTest, AThreadForEachSlaveOfASyntheticTopology) {
+  setenv("HWLOC_SYNTHETIC", "NUMANode:8 Core:24 PU:1", 1);
+  MachineConfig config;
+  config.backend = "openmp";
+  Machine machine(config);
+  unsetenv("HWLOC_SYNTHETIC");
+  ASSERT_EQ(machine.impl().slaves(), 192);
+  const int own = omp_get_max_threads();
+  for (const int threads : {2, 64, 192}) {
+    SCOPED_TRACE(threads);
+    omp_set_num_threads(threads);
+    EXPECT_EQ(machine.impl().backend->worker_count(), threads);
+    EXPECT_EQ(sum_of(machine, 50000), 50000u);
+    std::vector<runtime::Claim> claims(static_cast<std::size_t>(threads));
+    static std::atomic<int> runs[1000];
+    for (std::atomic<int>& run : runs) run = 0;
+    runtime::Launch launch;
+    launch.slaves = 1000;
+    launch.float_environment = runtime::read_float_environment();
+    launch.run_slave = [](const runtime::Launch&, int slave, int) noexcept {
+      ++runs[slave];
+    };
+    machine.impl().backend->run(launch);
+    launch.claims = claims.data();
+    machine.impl().backend->run(launch);
+    for (const std::atomic<int>& run : runs) ASSERT_EQ(run, 2);
+  }
+  omp_set_num_threads(own);
+}
+#endif
+
 TEST(ThreadsTest, WorksInsideACallersParallelRegion) {
   for (const std::string& backend : backends()) {
     SCOPED_TRACE(backend);

@@ -5,12 +5,17 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <locale>
 
 #include "support/errors.h"
+
+#ifdef SWAMP_HAS_HWLOC
+#include <hwloc.h>
+#endif
 
 namespace swamp::runtime {
 namespace {
@@ -40,6 +45,32 @@ TEST(TopologyTest, ACpuLimitIsSharedByTheGroups) {
   for (const auto& [limit, slaves] : expected) {
     topology.cpu_limit = limit;
     EXPECT_EQ(topology.slaves_per_group(), slaves) << limit;
+  }
+}
+
+// Threads have different cores while there are any, and the slaves of a core
+// group have the cores of its NUMA node, which are consecutive.
+TEST(TopologyTest, CoresOfATeam) {
+  for (const std::size_t cores : {1u, 2u, 64u, 192u}) {
+    Topology topology;
+    topology.core_pus.assign(cores, 0);
+    for (const int team : {1, 2, 8, 64, 128, 384}) {
+      SCOPED_TRACE(std::to_string(cores) + " " + std::to_string(team));
+      std::vector<int> threads(cores);
+      for (int worker = 0; worker < team; ++worker) {
+        const std::size_t core = core_of(topology, worker, team);
+        ASSERT_LT(core, cores);
+        ++threads[core];
+        const auto group = static_cast<std::size_t>(worker) * 8 /
+                           static_cast<std::size_t>(team);
+        if (cores % 8 == 0 && team % 8 == 0) {
+          EXPECT_EQ(core * 8 / cores, group);
+        }
+      }
+      const auto most = (static_cast<std::size_t>(team) + cores - 1) / cores;
+      EXPECT_LE(*std::max_element(threads.begin(), threads.end()),
+                static_cast<int>(most));
+    }
   }
 }
 
@@ -74,6 +105,34 @@ TEST_F(Synthetic, AGroupPerNumaNodeASlavePerCore) {
     EXPECT_EQ(topology.slaves_per_group(), c.slaves_per_group);
     EXPECT_FALSE(topology.is_this_system);
   }
+}
+
+// A laptop with 8 efficiency and 6 performance cores, which have two PUs each.
+TEST_F(Synthetic, KindsOfCores) {
+  hwloc_topology_t hybrid;
+  ASSERT_EQ(hwloc_topology_init(&hybrid), 0);
+  ASSERT_EQ(hwloc_topology_set_synthetic(hybrid, "Core:14 PU:2"), 0);
+  ASSERT_EQ(hwloc_topology_load(hybrid), 0);
+  hwloc_bitmap_t set = hwloc_bitmap_alloc();
+  hwloc_bitmap_set_range(set, 0, 11);
+  ASSERT_EQ(hwloc_cpukinds_register(hybrid, set, 9, 0, nullptr, 0), 0);
+  hwloc_bitmap_zero(set);
+  hwloc_bitmap_set_range(set, 12, 27);
+  ASSERT_EQ(hwloc_cpukinds_register(hybrid, set, 1, 0, nullptr, 0), 0);
+  hwloc_bitmap_free(set);
+  const std::string file =
+      testing::TempDir() + "swamp_hybrid." + std::to_string(getpid()) + ".xml";
+  ASSERT_EQ(hwloc_topology_export_xml(hybrid, file.c_str(), 0), 0);
+  hwloc_topology_destroy(hybrid);
+  setenv("HWLOC_XMLFILE", file.c_str(), 1);
+  const Topology topology = read_topology();
+  unsetenv("HWLOC_XMLFILE");
+  unlink(file.c_str());
+  EXPECT_EQ(topology.cores(), 14u);
+  EXPECT_TRUE(
+      test::has_words(topology.source, {"hwloc", "kinds of cores: 8, 6"}))
+      << topology.source;
+  EXPECT_EQ(read("Core:14 PU:2").source.find("kinds"), std::string::npos);
 }
 
 TEST_F(Synthetic, GarbageIsAnErrorNotTheRealMachine) {

@@ -78,16 +78,17 @@ struct Head {
   }
 };
 
-// Packed is one block of a head, packed by a table's kernel.
+// Packed is one block of a head, packed by a table's kernel. Its rows are also
+// widened to `wide` unless that is null.
 std::vector<float> packed(const KernelTable& table, Data& x,
                           const AttentionArgs& args, std::size_t columns,
-                          std::size_t first) {
+                          std::size_t first, float* wide = nullptr) {
   AttentionArgs pack = args;
   pack.columns = static_cast<std::uint32_t>(columns);
   std::vector<float> to(columns * args.lanes, std::nanf(""));
   Data scratch(kFloat32, slave::attention_output_scratch_bytes(columns) / 4);
   run_rows(table, kernel_of(F::attention_pack, {x.type()}), &pack,
-           {x.at(first * columns), to.data()}, 1, 0, nullptr, false,
+           {x.at(first * columns), to.data(), wide}, 1, 0, nullptr, false,
            reinterpret_cast<float*>(scratch.data()));
   return to;
 }
@@ -159,9 +160,32 @@ struct Gradients {
   Data q, k, v;
 };
 
-// backward() computes the gradients of a head in blocks of `lanes` keys. The
-// queries are those of two heads that share the keys if the case has an even
-// number of them.
+// add_lines() runs attention_sum on `units` rows of `lines` lines, `step`
+// floats apart, in two calls if there are two lines or more and there is a sum.
+void add_lines(const KernelTable& table, ScalarType type, AttentionArgs args,
+               void* x, float* sum, float* terms, std::size_t lines,
+               std::size_t step, std::size_t units) {
+  const std::size_t width = slave::attention_padded(args.columns);
+  const auto bytes = static_cast<std::uint32_t>(width * sizeof(float));
+  Data row(kFloat32, width);
+  const auto add = [&](void* to, std::size_t begin, std::size_t end) {
+    Operand layout[slave::AttentionSumOperand::count] = {};
+    layout[slave::AttentionSumOperand::terms] = {
+        static_cast<std::uint32_t>((end - begin) * bytes), bytes,
+        step * sizeof(float), bytes, Access::in};
+    args.continues = begin != 0;
+    run_rows(table, kernel_of(F::attention_sum, {type}), &args,
+             {to, sum, begin == end ? nullptr : terms + begin * step}, units, 0,
+             nullptr, false, reinterpret_cast<float*>(row.data()), nullptr,
+             layout);
+  };
+  const std::size_t first = sum == nullptr ? 0 : lines / 2;
+  if (first != 0) add(nullptr, 0, first);
+  add(x, first, lines);
+  EXPECT_TRUE(row.intact());
+}
+
+// backward() computes the gradients of a head in blocks of `lanes` keys.
 Gradients backward(const KernelTable& table, Head& head, Data& gradient,
                    Output& forward, std::size_t lanes, Random* pieces) {
   const Case& one = head.shape;
@@ -178,39 +202,53 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
                            0.25f,
                            0};
   std::vector<slave::AttentionDot> dots(one.queries);
-  run_rows(
-      table, kernel_of(F::attention_dot, {type}), &args,
-      {gradient.data(), forward.out.data(), forward.lse.data(), dots.data()},
-      one.queries, 0);
+  {
+    void* const operands[] = {gradient.data(), forward.out.data(),
+                              forward.lse.data(), dots.data()};
+    Tile tile;
+    tile.operands = operands;
+    tile.count = one.queries;
+    Result flags;
+    (*table.rows[kernel_of(F::attention_dot, {type})].function)(&args, tile,
+                                                                flags);
+    std::uint64_t lost = 0;
+    for (const slave::AttentionDot& dot : dots) {
+      lost += slave::has_lost_lse(dot.lse.high, type == kFloat32);
+    }
+    EXPECT_EQ(flags.flagged_elements, lost);
+  }
   for (std::size_t i = 0; i < dots.size(); i += 3) dots[i].lse.low = 0.3f;
-  std::vector<float> dq(one.queries * padded);
+  constexpr std::size_t kTerm = slave::kMaxAttentionLanes;
+  const std::size_t terms = (one.keys + kTerm - 1) / kTerm;
+  std::vector<float> dq(terms * one.queries * padded, std::nanf(""));
   for (std::size_t first = 0; first < one.keys; first += lanes) {
     const std::size_t rows = std::min(lanes, one.keys - first);
     AttentionArgs block = args;
     block.rows = static_cast<std::uint32_t>(rows);
-    std::vector<float> keys = packed(table, head.k, block, columns, first);
-    const std::vector<float> values =
+    std::vector<float> wide_k(lanes * padded, std::nanf(""));
+    const std::vector<float> packed_k =
+        packed(table, head.k, block, columns, first, wide_k.data());
+    const std::vector<float> packed_v =
         packed(table, head.v, block, value_columns, first);
-    keys.insert(keys.end(), values.begin(), values.end());
-    keys.resize(keys.size() + lanes * padded, std::nanf(""));
-    run_rows(table, kernel_of(F::attention_widen, {type}), &args,
-             {head.k.at(first * columns),
-              keys.data() + lanes * (columns + value_columns)},
-             rows, 0);
+    const slave::AttentionKeys position{
+        one.visible - static_cast<std::int64_t>(first),
+        static_cast<std::uint32_t>(rows)};
+    // AttentionKeys is aligned.
+    std::vector<slave::AttentionKeys> keys(
+        2 + (packed_k.size() + packed_v.size() + wide_k.size()) *
+                sizeof(float) / sizeof position);
+    keys[0] = position;
+    auto* next = reinterpret_cast<float*>(&keys[1]);
+    next = std::copy(packed_k.begin(), packed_k.end(), next);
+    next = std::copy(packed_v.begin(), packed_v.end(), next);
+    std::copy(wide_k.begin(), wide_k.end(), next);
+    float* const term = dq.data() + first / kTerm * one.queries * padded;
+    block.continues = first % kTerm != 0;
     std::vector<float> mask(one.queries * lanes);
     for (std::size_t i = 0; i < mask.size(); ++i) {
       const std::size_t key = first + std::min(i % lanes, rows - 1);
       mask[i] = static_cast<float>(head.mask.value(i / lanes * one.keys + key));
     }
-    const slave::AttentionBackwardArgs backward{
-        block.columns,
-        block.value_columns,
-        block.lanes,
-        block.rows,
-        block.scale,
-        0,
-        one.visible - static_cast<std::int64_t>(first),
-        one.queries % 2 == 0 ? one.queries / 2 : one.queries};
     std::vector<float> partial(lanes * (columns + value_columns));
     Data scratch(kFloat32,
                  slave::attention_backward_scratch_bytes(
@@ -221,10 +259,10 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
       if (pieces != nullptr)
         count =
             std::min(count, slave::kAttentionQueries * (1 + pieces->below(5)));
-      run_rows(table, kernel_of(F::attention_backward, {type}), &backward,
+      run_rows(table, kernel_of(F::attention_backward, {type}), &block,
                {head.q.at(at * columns), gradient.at(at * value_columns),
                 &dots[at], one.mask ? &mask[at * lanes] : nullptr,
-                &dq[at * padded], keys.data()},
+                &term[at * padded], keys.data()},
                count, at, partial.data(), false,
                reinterpret_cast<float*>(scratch.data()));
       at += count;
@@ -243,11 +281,67 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
     unpack(result.k, columns, args.scale, partial.data());
     unpack(result.v, value_columns, 1, partial.data() + columns * lanes);
   }
-  Data row(kFloat32, padded);
-  run_rows(table, kernel_of(F::attention_round, {type}), &args,
-           {result.q.data(), dq.data()}, one.queries, 0, nullptr, false,
-           reinterpret_cast<float*>(row.data()));
+  // With a sum, the terms are added in two calls.
+  std::vector<float> sum(lanes == 32 ? one.queries * padded : 0);
+  add_lines(table, type, args, result.q.data(),
+            sum.empty() ? nullptr : sum.data(), dq.data(), terms,
+            one.queries * padded, one.queries);
   return result;
+}
+
+// Masks whose units are columns of a matrix (lanes are rows), or rows, or are
+// shared by all units; whose lanes have elements of their own or one.
+TEST(Attention, Masks) {
+  Random random(23);
+  constexpr std::size_t kUnits = 70, kStride = 77;
+  for (int i = 0; i < 2 * 3 * 4 * 6; ++i) {
+    const ScalarType type = kRowTypes[i % 3];
+    const bool bytes = i % 6 == 2, by_query = i / 6 % 2 != 0;
+    const bool shares_lanes = i / 12 % 2 != 0, shares_units = i / 24 % 2 != 0;
+    const std::size_t lanes = std::size_t{16} << i / 48;
+    const std::size_t rows = i % 2 == 0 ? lanes : lanes - 3;
+    SCOPED_TRACE(i);
+    Data data(type, kStride * kStride);
+    std::uint8_t* const octets = data.data();
+    const std::size_t element = bytes ? 1 : kFloatFormats[type].bytes;
+    for (std::size_t at = 0; at < data.count(); ++at) {
+      if (bytes) {
+        octets[at] = static_cast<std::uint8_t>(random.below(3));
+      } else {
+        data.set(at, normal(random));
+      }
+    }
+    const std::size_t lane_step = shares_lanes ? 0 : by_query ? 1 : kStride;
+    const std::size_t unit_step = shares_units ? 0 : by_query ? kStride : 1;
+    std::vector<float> expected(kUnits * lanes);
+    for (std::size_t at = 0; at < expected.size(); ++at) {
+      const std::size_t lane = at % lanes;
+      if (lane >= rows) continue;
+      const std::size_t from = at / lanes * unit_step + lane * lane_step;
+      expected[at] = !bytes              ? static_cast<float>(data.value(from))
+                     : octets[from] != 0 ? 0
+                                         : -HUGE_VALF;
+    }
+    const slave::AttentionMaskArgs args{static_cast<std::uint32_t>(lanes),
+                                        static_cast<std::uint32_t>(rows),
+                                        shares_lanes, bytes};
+    const std::size_t of_unit = element * (shares_lanes ? 1 : rows);
+    Operand layout[slave::AttentionMaskOperand::count] = {};
+    layout[slave::AttentionMaskOperand::mask] = {
+        static_cast<std::uint32_t>(of_unit),
+        static_cast<std::uint32_t>(by_query ? of_unit : element),
+        kStride * element, unit_step * element, Access::in};
+    for (const KernelTable& table : row_tables()) {
+      SCOPED_TRACE(table.isa);
+      std::vector<float> actual(expected.size() + 1, std::nanf(""));
+      run_rows(table, kernel_of(F::attention_mask, {type}), &args,
+               {data.data(), actual.data()}, kUnits, 0, nullptr, false, nullptr,
+               nullptr, layout);
+      EXPECT_TRUE(std::isnan(actual.back()));
+      actual.pop_back();
+      ASSERT_EQ(actual, expected);
+    }
+  }
 }
 
 TEST(Attention, HasTheBitsOfTheReference) {

@@ -121,16 +121,18 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   }
   const auto pack = [&](void* from, std::int64_t lane_step,
                         std::int64_t term_step, std::size_t lanes,
-                        std::size_t width, std::byte* panel) {
+                        std::size_t width, std::byte* panel,
+                        std::size_t terms) {
     ProductPackArgs args{};
-    args.terms = one.terms;
+    args.terms = terms;
     args.lanes = static_cast<std::uint32_t>(lanes);
     args.width = static_cast<std::uint32_t>(width);
     args.pairs = one.pairs;
-    Operand layout[2] = {};
-    args.x = set_lines(layout[0], term_step, lane_step, one.in);
+    using At = slave::ProductPackOperand;
+    Operand layout[At::count] = {};
+    args.x = set_lines(layout[At::x], term_step, lane_step, one.in);
     run_rows(table, kernel_of(F::product_pack, {one.in}), &args, {from, panel},
-             1, 0, nullptr, false, nullptr, Pass::rows, layout);
+             1, 0, nullptr, false, nullptr, nullptr, layout);
   };
   ProductArgs args{};
   args.terms = one.terms;
@@ -147,14 +149,16 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
         slave::product_panel_bytes(one.terms, width, one.pairs));
     std::byte* const sliver =
         packed.end() - slave::product_panel_bytes(one.terms, width, one.pairs);
-    pack(a.data, a.row, a.column, one.rows, width, sliver);
-    Operand layout[4] = {};
-    args.in = set_lines(layout[0], b.row, b.column, one.in);
-    args.self = set_lines(layout[2], self.row, self.column, one.out);
-    args.out = set_lines(layout[3], out.row, out.column, one.out);
+    pack(a.data, a.row, a.column, one.rows, width, sliver, one.terms);
+    using At = slave::ProductRowsOperand;
+    Operand layout[At::count] = {};
+    args.in = set_lines(layout[At::b], b.row, b.column, one.in);
+    args.self = set_lines(layout[At::self], self.row, self.column, one.out);
+    args.out = set_lines(layout[At::out], out.row, out.column, one.out);
     for (const auto& [s, column, type] :
-         {std::tuple(0, b.column, one.in), std::tuple(2, self.column, one.out),
-          std::tuple(3, out.column, one.out)}) {
+         {std::tuple(At::b, b.column, one.in),
+          std::tuple(At::self, self.column, one.out),
+          std::tuple(At::out, out.column, one.out)}) {
       layout[s].unit_step = kProductLanes * static_cast<std::size_t>(column) *
                             kFloatFormats[type].bytes;
     }
@@ -163,37 +167,48 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
     run_rows(table, kernel_of(F::product_rows, {one.in, one.out}), &args,
              {b.data, sliver, added, out.data},
              (one.columns - 1) / kProductLanes + 1, 0, nullptr, false,
-             reinterpret_cast<float*>(scratch.begin()), Pass::rows, layout);
+             reinterpret_cast<float*>(scratch.begin()), nullptr, layout);
     return {out.data, out.data + out.bytes};
   }
   const std::size_t panels = (one.columns - 1) / kProductLanes + 1;
-  const std::size_t step =
-      slave::product_panel_bytes(one.terms, kProductLanes, one.pairs);
+  args.block_terms = one.terms > 30 ? 6 : 64;
+  const std::size_t step = slave::product_packed_bytes(
+      one.terms, args.block_terms, kProductLanes, one.pairs);
   GuardedPages packed(panels * step);
   std::byte* const first = packed.end() - panels * step;
   for (std::size_t p = 0; p < panels; ++p) {
     const std::size_t column = p * kProductLanes;
-    pack(b.data + static_cast<std::size_t>(b.column) * column *
-                      kFloatFormats[one.in].bytes,
-         b.column, b.row, std::min(kProductLanes, one.columns - column),
-         kProductLanes, first + p * step);
+    std::byte* panel = first + p * step;
+    std::size_t term = 0;
+    do {  // once without terms
+      const std::size_t terms =
+          std::min<std::size_t>(args.block_terms, one.terms - term);
+      pack(b.data + (static_cast<std::size_t>(b.column) * column +
+                     static_cast<std::size_t>(b.row) * term) *
+                        kFloatFormats[one.in].bytes,
+           b.column, b.row, std::min(kProductLanes, one.columns - column),
+           kProductLanes, panel, terms);
+      panel += slave::product_panel_bytes(terms, kProductLanes, one.pairs);
+      term += terms;
+    } while (term < one.terms);
   }
   // The columns of a row are elements of its line, or lines.
-  Operand layout[5] = {};
+  using At = slave::ProductOperand;
+  Operand layout[At::count] = {};
   const auto set_row = [&](std::size_t s, const Array& x, ScalarType type) {
-    const ProductLines lines =
-        set_lines(layout[s], x.column - static_cast<std::int64_t>((s + one.rows) % 2), x.column, type);
+    const ProductLines lines = set_lines(
+        layout[s], x.column - static_cast<std::int64_t>((s + one.rows) % 2),
+        x.column, type);
     layout[s].unit_step =
         static_cast<std::size_t>(x.row) * kFloatFormats[type].bytes;
     return lines;
   };
-  args.in = set_row(0, a, one.in);
-  args.self = set_row(3, self, one.out);
-  args.out = set_row(4, out, one.out);
+  args.in = set_row(At::a, a, one.in);
+  args.self = set_row(At::self, self, one.out);
+  args.out = set_row(At::out, out, one.out);
   args.block_rows = 13;
-  args.block_terms = one.terms > 30 ? 6 : 64;
-  layout[2].line_step = one.rows * kProductLanes * sizeof(float);
-  const std::size_t sum_bytes = panels * layout[2].line_step;
+  layout[At::sums].line_step = one.rows * kProductLanes * sizeof(float);
+  const std::size_t sum_bytes = panels * layout[At::sums].line_step;
   GuardedPages sums(sum_bytes);
   GuardedPages scratch(
       slave::product_scratch_bytes(args.block_rows, args.block_terms, 0));
@@ -202,7 +217,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
            {a.data, first, has_sums ? sums.end() - sum_bytes : nullptr, added,
             out.data},
            one.rows, 0, nullptr, at_end,
-           reinterpret_cast<float*>(scratch.begin()), Pass::rows, layout);
+           reinterpret_cast<float*>(scratch.begin()), nullptr, layout);
   return {out.data, out.data + out.bytes};
 }
 
@@ -271,10 +286,11 @@ TEST(ScaledProductKernels, BitsOfReference) {
                            1,
                            0.7f,
                            0};
-    Operand layout[6] = {};
-    layout[0].unit_step = one.terms * 2;
-    layout[3].unit_step = steps * sizeof(float);
-    layout[5].unit_step = kProductLanes * kFloatFormats[one.out].bytes;
+    using At = slave::ScaledProductOperand;
+    Operand layout[At::count] = {};
+    layout[At::a].unit_step = one.terms * 2;
+    layout[At::a_scales].unit_step = steps * sizeof(float);
+    layout[At::out].unit_step = kProductLanes * kFloatFormats[one.out].bytes;
     const std::size_t bytes = ((one.rows - 1) * kProductLanes + one.columns) *
                               kFloatFormats[one.out].bytes;
     GuardedPages scratch(slave::scaled_product_scratch_bytes());
@@ -284,7 +300,7 @@ TEST(ScaledProductKernels, BitsOfReference) {
                {a.data(), panel.data(), nullptr, a_scales.data(),
                 b_scales.data(), out},
                one.rows, 0, nullptr, false,
-               reinterpret_cast<float*>(scratch.begin()), Pass::rows, layout);
+               reinterpret_cast<float*>(scratch.begin()), nullptr, layout);
       return std::vector<std::byte>(out, out + bytes);
     };
     GuardedPages out(bytes);

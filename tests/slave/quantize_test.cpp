@@ -157,14 +157,16 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
         const auto scales = [&](std::size_t count) {
           return (count + one.block - 1) / one.block * one.scale_bytes;
         };
-        Operand layout[6] = {};
+        Operand layout[slave::BlockOperand::count] = {};
         const std::size_t steps[] = {one.columns * kFloatFormats[type].bytes,
                                      one.columns / elements,
                                      scales(one.columns),
                                      one.rows / elements,
                                      scales(one.rows),
                                      one.columns};
-        for (int s = 0; s < 6; ++s) layout[s].line_step = steps[s];
+        for (int s = 0; s < slave::BlockOperand::count; ++s) {
+          layout[s].line_step = steps[s];
+        }
         SCOPED_TRACE(testing::Message()
                      << kCases[one.format].name << " rule "
                      << static_cast<int>(one.rule) << " "

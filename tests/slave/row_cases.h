@@ -152,10 +152,10 @@ inline void run_rows(const KernelTable& table, int id, const void* args,
                      const std::vector<void*>& operands, std::size_t count,
                      std::size_t first, void* partial = nullptr,
                      bool hints = false, float* scratch = nullptr,
-                     Pass pass = Pass::rows, const Operand* layout = nullptr) {
+                     void* state = nullptr, const Operand* layout = nullptr) {
   Tile tile;
   tile.layout = layout;
-  tile.pass = pass;
+  tile.state = state;
   tile.scratch = scratch;
   tile.operands = operands.data();
   tile.count = count;

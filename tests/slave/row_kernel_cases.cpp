@@ -15,14 +15,15 @@ Bytes bytes_of(const Data& data) {
   return {begin, begin + data.bytes()};
 }
 
-// Attention and products have units of their own, and their own tests.
+// Attention, products and column sums have units of their own, and their own
+// tests.
 template <class Args, class... Others>
 constexpr bool kIsAny = (std::is_same_v<Args, Others> || ...);
 template <class Args>
 constexpr bool kHasSample =
-    !kIsAny<Args, slave::AttentionArgs, slave::AttentionBackwardArgs,
+    !kIsAny<Args, slave::AttentionArgs, slave::AttentionMaskArgs,
             slave::ProductPackArgs, slave::ProductArgs,
-            slave::ScaledProductArgs>;
+            slave::ScaledProductArgs, slave::ColumnSumsArgs>;
 
 // The elements of a unit of the kernels of 8-bit formats that have no rows; 0
 // for others.
@@ -32,10 +33,7 @@ constexpr std::size_t kUnitElements =
         ? 1
     : kIsAny<Args, slave::HadamardArgs> ? slave::kHadamard
                                         : 0;
-// Those of 8-bit formats that have rows, whose blocks are so long.
-template <class Args>
-constexpr bool kHasBlocks =
-    kIsAny<Args, slave::BlockArgs, slave::DequantizeBlockArgs>;
+// The elements of a block of the 8-bit formats that have rows.
 constexpr std::size_t kBlock = 32;
 
 // block_bytes() is the bytes of the scales of a row.
@@ -64,10 +62,11 @@ slave::SoftmaxBackwardArgs sample(std::size_t columns, int variant) {
 template <>
 slave::CrossEntropyArgs sample(std::size_t columns, int variant) {
   const auto n = static_cast<double>(columns);
-  slave::CrossEntropyArgs args{columns, 0, -100, 0.9, 0.1 / n, n, 1e-4, 8, 0};
+  slave::CrossEntropyArgs args{columns, 0, -100, 0.9, 0.1 / n, n, 1e-4, 0, 0};
   if (variant == 1 || variant == 4) args.confidence = 1, args.uniform = 0;
   if (variant == 2) args.first_class = static_cast<std::int64_t>(columns);
-  if (variant % 2 == 1) args.z_loss = 0, args.target_bytes = 4;
+  if (variant % 2 == 1) args.z_loss = 0;
+  args.gives_parts = variant == 5;
   return args;
 }
 template <>
@@ -77,6 +76,13 @@ slave::RowNormArgs sample(std::size_t columns, int variant) {
 template <>
 slave::ResidualAddArgs sample(std::size_t columns, int) {
   return {columns};
+}
+template <>
+slave::ActivationArgs sample(std::size_t columns, int variant) {
+  using Args = slave::ActivationArgs;
+  const std::size_t function =
+      (columns + static_cast<std::size_t>(variant)) % Args::count;
+  return {columns, static_cast<Args::Function>(function), 1.5f, 2.0f, 0};
 }
 template <>
 slave::MoeSumArgs sample(std::size_t, int) {
@@ -187,32 +193,56 @@ slave::HadamardArgs sample(std::size_t, int) {
   return {};
 }
 
+using Block = slave::BlockOperand;
+using CrossEntropy = slave::CrossEntropyOperand;
+using MoeSum = slave::MoeSumOperand;
+
 // is_absent() returns whether a variant leaves out an operand that may be null.
 bool is_absent(F family, int s, int variant) {
   switch (family) {
     case F::scaled_softmax:
-      return s == 1 && variant % 2 == 0;
-    case F::cross_entropy:
-      return (s == 2 && variant % 3 == 2) || (s == 5 && variant == 1);
+      return s == slave::SoftmaxOperand::mask && variant % 2 == 0;
+    case F::softmax_backward:
+      return (s == slave::SoftmaxBackwardOperand::dx && variant == 4) ||
+             (s == slave::SoftmaxBackwardOperand::dot && variant % 2 == 0);
+    case F::cross_entropy:  // variant 5 gives parts
+      return (s == CrossEntropy::weight && variant % 3 == 2) ||
+             (s == CrossEntropy::target && variant == 4) ||
+             (s == CrossEntropy::loss && variant == 4) ||
+             (s == CrossEntropy::low && variant == 1) ||
+             (s > CrossEntropy::loss && variant == 5);
     case F::cross_entropy_backward:
-      return s == 3 && variant % 3 == 2;
+      return (s == slave::CrossEntropyBackwardOperand::weight &&
+              variant % 3 == 2) ||
+             (s == slave::CrossEntropyBackwardOperand::target && variant == 4);
     case F::layer_norm:
-      return (s == 1 && variant == 3) || (s == 2 && variant % 3 == 2);
+      return (s == slave::NormOperand<true>::weight && variant == 3) ||
+             (s == slave::NormOperand<true>::bias && variant % 3 == 2);
     case F::rms_norm:
+      return s == slave::NormOperand<false>::weight && variant == 3;
     case F::residual_add:
-      return s == 1 && variant == 3;
+      return s == slave::ResidualAddOperand::bias && variant == 3;
+    case F::activation:
+      return s == slave::ActivationOperand::up && variant % 2 == 1;
+    case F::activation_backward:
+      return (s == slave::ActivationBackwardOperand::up ||
+              s == slave::ActivationBackwardOperand::dup) &&
+             variant % 2 == 1;
     case F::layer_norm_backward:
-      return (s == 4 && variant == 3) || (s == 5 && variant == 5);
+      return (s == slave::NormBackwardOperand<true>::weight && variant == 3) ||
+             (s == slave::NormBackwardOperand<true>::dx && variant == 5);
     case F::rms_norm_backward:
-      return (s == 3 && variant == 3) || (s == 4 && variant == 5);
+      return (s == slave::NormBackwardOperand<false>::weight && variant == 3) ||
+             (s == slave::NormBackwardOperand<false>::dx && variant == 5);
     case F::quantize:
-      return s == 2 && variant % 2 == 0;
+      return s == slave::QuantizeOperand::random && variant % 2 == 0;
     case F::quantize_blocks:  // along columns: quantize_test.cpp
-      return s == 3 || s == 4 || (s == 5 && variant % 2 == 0);
+      return s == Block::column_codes || s == Block::column_scales ||
+             (s == Block::random && variant % 2 == 0);
     case F::moe_sum:  // the last sources first
-      return (s < 3 && s >= 4 - variant && variant != 5) ||
-             (s == 3 && variant % 2 == 0 && variant != 0) ||
-             (s == 4 && variant % 3 == 2);
+      return (s <= MoeSum::x2 && s >= 4 - variant && variant != 5) ||
+             (s == MoeSum::sum && variant % 2 == 0 && variant != 0) ||
+             (s == MoeSum::factors && variant % 3 == 2);
     default:
       return false;
   }
@@ -227,11 +257,6 @@ struct Maker {
   std::size_t rows;
   Random random;
   std::vector<RowKernelCase> all;
-
-  // Returns the first column of the piece of a row that passes compute.
-  std::size_t first_column() const {
-    return variant == 1 ? 2 * slave::kChunkColumns : 0;
-  }
 
   // numbers() is ordinary numbers, or positive ones.
   Bytes numbers(ScalarType type, std::size_t count, bool positive) {
@@ -261,26 +286,25 @@ struct Maker {
   std::size_t unit_elements(const KernelInfo& kernel, int s) const {
     if (has_values(kernel, s)) return 256;
     const bool quantizes = kernel.family == F::quantize_blocks;
-    if (s == 2 && (quantizes || kernel.family == F::dequantize_blocks)) {
+    if (s == Block::scales &&
+        (quantizes || kernel.family == F::dequantize_blocks)) {
       return block_bytes(columns, quantizes && variant % 3 == 2 ? 4 : 1);
+    }
+    if (kernel.family == F::cross_entropy && s == CrossEntropy::loss &&
+        variant == 5) {
+      return sizeof(slave::CrossEntropyParts) / sizeof(float);
     }
     return kernel.operands[s].row ? columns : 1;
   }
 
   // of_no_type() is the values of an operand that is not of a ScalarType.
   Bytes of_no_type(const KernelInfo& kernel, int s, std::size_t bytes,
-                   std::size_t count, std::size_t first) {
+                   std::size_t count) {
     const bool is_softmax = kernel.family == F::scaled_softmax;
     const bool is_loss = kernel.family == F::cross_entropy ||
                          kernel.family == F::cross_entropy_backward;
-    if (is_softmax && s == 3) {
-      const float nan = std::nanf("");
-      std::vector<slave::SoftmaxFactor> factors(
-          columns / slave::kChunkColumns + 1, {0.25f, 0.5f});
-      if (variant == 3) factors.back() = {nan, nan};
-      return bytes_of(factors);
-    }
-    if (kernel.family == F::cross_entropy_backward && s == 2) {
+    if (kernel.family == F::cross_entropy_backward &&
+        s == slave::CrossEntropyBackwardOperand::row) {
       std::vector<slave::CrossEntropyRow> losses(count, {{1, 0}, 1, 1});
       for (std::size_t i = 1; i < count; ++i) {
         losses[i] = {{4 * normal(random), normal(random)},
@@ -289,13 +313,11 @@ struct Maker {
       }
       return bytes_of(losses);
     }
-    if (kernel.family == F::softmax_backward && s == 3) {
-      return bytes_of(std::vector<float>{0.3f});
-    }
     if (kernel.family == F::moe_sum) {
       return bytes_of(std::vector<slave::MoeFactors>{{{1.7f, 0.3f, -1.0f}, 0}});
     }
-    if (bytes == 1 || (kernel.family == F::adam_8bit_stochastic && s == 5)) {
+    if (bytes == 1 || (kernel.family == F::adam_8bit_stochastic &&
+                       s == slave::AdamBlockOperand::more)) {
       Bytes any(bytes * count);
       for (std::byte& b : any) b = static_cast<std::byte>(random.below(256));
       if (is_softmax && variant != 0) {  // a quarter, and all of a row
@@ -313,65 +335,36 @@ struct Maker {
       }
       return absmax;
     }
-    // Targets, experts, their first positions, and columns that count.
+    // Targets, experts, and their first positions.
     Bytes numbers(bytes * count);
-    const std::size_t width = is_loss && variant % 2 == 1 ? 4 : bytes;
     const std::size_t classes = variant == 2 ? 3 * columns : columns;
     for (std::size_t i = 0; i < count; ++i) {
-      std::int64_t value = static_cast<std::int64_t>(
-          s == 4 ? first + columns - columns / 3
-                 : first * is_loss + random.below(is_loss ? classes : columns));
+      std::int64_t value =
+          static_cast<std::int64_t>(random.below(is_loss ? classes : columns));
       if (is_loss && variant != 0 && i == 1) value = -100;
-      std::memcpy(&numbers[i * width], &value, width);
+      std::memcpy(&numbers[i * bytes], &value, bytes);
     }
     return numbers;
   }
 
-  void add(const KernelInfo& kernel, Pass pass, const Bytes& args) {
+  void add(const KernelInfo& kernel, const Bytes& args) {
     const bool by_row = kernel.is_by_row();
-    const std::size_t units = pass != Pass::rows ? columns
-                              : by_row           ? rows
-                                                 : rows * columns;
+    const std::size_t units = by_row ? rows : rows * columns;
     std::size_t first = variant == 1 ? 3 : 0;
     if (variant == 2) first = columns < 2 ? 0 : columns - 2 + 3 * columns;
-    if (pass != Pass::rows) first = first_column();
-    RowKernelCase one{&kernel, pass, variant, args, {}, {}, units, first, {}};
+    RowKernelCase one{&kernel, columns, variant, args, {},
+                      {},      units,   first,   {}};
     for (int s = 0; s < kernel.operand_count; ++s) {
       const TypedOperand& operand = kernel.operands[s];
-      Operand unit =
-          Operand::dense(kernel.unit_bytes(s, columns), operand.access);
-      if (pass != Pass::rows) unit = kernel.column_operand(s, pass);
-      const bool is_softmax = kernel.family == F::scaled_softmax ||
-                              kernel.family == F::softmax_backward;
-      // Only passes on columns have the last operands of softmax.
-      if (is_softmax &&
-          (s == 3 ? pass != Pass::map : s == 4 && pass == Pass::rows)) {
-        unit.unit_bytes = 0;
-      }
-      if (is_absent(kernel.family, s, variant) &&
-          !(pass == Pass::map && unit.access == Access::out)) {
-        unit.unit_bytes = 0;
-      }
-      const bool is_norm_map = pass == Pass::map && s == 2 &&
-                               (kernel.family == F::layer_norm_backward ||
-                                kernel.family == F::rms_norm_backward);
+      Operand unit = kernel.operand(s, columns);
+      if (is_absent(kernel.family, s, variant)) unit.unit_bytes = 0;
       const std::size_t elements = unit_elements(kernel, s);
-      const std::size_t count = unit.access == Access::constant ? elements
-                                : pass == Pass::rows ? elements * units
-                                                     : units;
-      one.written.push_back(
-          unit.unit_bytes != 0 &&
-          (unit.access == Access::out || unit.access == Access::inout));
+      const std::size_t count =
+          unit.access == Access::constant ? elements : elements * units;
+      one.written.push_back(unit.unit_bytes != 0 && unit.is_written());
       const auto type = static_cast<ScalarType>(operand.type);
       if (unit.unit_bytes == 0) {
         one.operands.emplace_back();
-      } else if (is_norm_map) {
-        one.operands.push_back(bytes_of(
-            std::vector<slave::NormBackwardRow>{{0.01f, 1.1f, 0.2f, 0.1f}}));
-      } else if (kernel.family == F::cross_entropy && pass == Pass::sum &&
-                 s == 1) {
-        one.operands.push_back(
-            bytes_of(std::vector<slave::SoftmaxChunk>{{1.7f, 20}}));
       } else if (has_values(kernel, s)) {
         std::vector<float> values;
         for (int code = 0; code < 256; ++code) {
@@ -380,8 +373,7 @@ struct Maker {
         }
         one.operands.push_back(bytes_of(values));
       } else if (operand.type == kNoScalarType) {
-        one.operands.push_back(
-            of_no_type(kernel, s, operand.bytes, count, first));
+        one.operands.push_back(of_no_type(kernel, s, operand.bytes, count));
       } else if (variant != 0 && (operand.row || !by_row) &&
                  count % columns == 0) {
         one.operands.push_back(
@@ -406,9 +398,8 @@ struct Maker {
         }
       }
     }
-    if (with_minus_infinity && pass == Pass::rows &&
-        (kernel.family == F::scaled_softmax ||
-         kernel.family == F::cross_entropy_backward)) {
+    if (with_minus_infinity && (kernel.family == F::scaled_softmax ||
+                                kernel.family == F::cross_entropy_backward)) {
       Data x(static_cast<ScalarType>(kernel.operands[0].type), rows * columns);
       std::memcpy(x.data(), one.operands[0].data(), x.bytes());
       for (std::size_t i = 0; i < x.count(); i += 3) {
@@ -416,11 +407,8 @@ struct Maker {
       }
       one.operands[0] = bytes_of(x);
     }
-    // Enough for the gradients of weight and bias, the records of the chunks
-    // and the counts of experts.
-    one.partial.resize((first_column() + columns + 1) * 2 * sizeof(double) +
-                       (columns / slave::kChunkColumns + 1) *
-                           sizeof(slave::NormBackwardSums));
+    // Enough for the gradients of weight and bias, and the counts of experts.
+    one.partial.resize((columns + 1) * 2 * sizeof(double));
     all.push_back(one);
   }
 
@@ -428,15 +416,6 @@ struct Maker {
   void add_family(F family) {
     const Bytes whole =
         bytes_of(std::vector<Args>{sample<Args>(columns, variant)});
-    const Bytes piece = bytes_of(
-        std::vector<Args>{sample<Args>(first_column() + columns, variant)});
-    const bool has_sum = family != F::cross_entropy_backward;
-    const bool has_map = family != F::cross_entropy;
-    constexpr bool kPasses = !std::is_same_v<Args, slave::ResidualAddArgs> &&
-                             !std::is_same_v<Args, slave::MoeSumArgs> &&
-                             !std::is_same_v<Args, slave::MoeArgs> &&
-                             !std::is_same_v<Args, slave::AdamBlockArgs> &&
-                             kUnitElements<Args> == 0 && !kHasBlocks<Args>;
     if (std::is_same_v<Args, slave::AdamBlockArgs> && columns > 256) return;
     // The positions of every row of so many experts would take minutes.
     if (std::is_same_v<Args, slave::MoeArgs> && columns > 4097) return;
@@ -448,13 +427,11 @@ struct Maker {
         Maker units{kElements, false,
                     variant,   (rows * columns + kElements - 1) / kElements,
                     random,    {}};
-        units.add(kernel, Pass::rows, whole);
+        units.add(kernel, whole);
         all.push_back(units.all.back());
         continue;
       }
-      add(kernel, Pass::rows, whole);
-      if (kPasses && has_sum) add(kernel, Pass::sum, piece);
-      if (kPasses && has_map) add(kernel, Pass::map, piece);
+      add(kernel, whole);
     }
   }
 };

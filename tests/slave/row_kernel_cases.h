@@ -18,10 +18,10 @@ using Bytes = std::vector<std::byte>;
 // scratch memory.
 inline constexpr int kVariants = 6;
 
-// RowKernelCase is a row kernel with arguments and operands, in one pass.
+// RowKernelCase is a row kernel with arguments and operands.
 struct RowKernelCase {
   const KernelInfo* kernel;
-  Pass pass;
+  std::size_t columns;
   int variant;
   Bytes args;
   std::vector<Bytes> operands;  // empty: null
@@ -33,15 +33,13 @@ struct RowKernelCase {
   std::size_t output = 0;
 
   std::string text() const {
-    const char* const passes[] = {"rows", "sum", "map"};
-    return std::string(kernel->name) + " " +
-           passes[static_cast<std::size_t>(pass)] + " variant " +
-           std::to_string(variant);
+    return std::string(kernel->name) + " columns " + std::to_string(columns) +
+           " variant " + std::to_string(variant);
   }
 };
 
-// make_row_kernel_cases() makes those of every kernel and pass. With minus
-// infinities, a third of the logits are such.
+// make_row_kernel_cases() makes those of every kernel. With minus infinities, a
+// third of the logits are such.
 std::vector<RowKernelCase> make_row_kernel_cases(std::size_t columns,
                                                  bool with_minus_infinity,
                                                  int variant = 0);

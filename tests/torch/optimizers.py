@@ -1,8 +1,42 @@
 """What the tests of swamp_torch's optimizers share."""
 
 import itertools
+from functools import partial
+
+import support  # noqa: F401 finds the package
 
 import torch
+
+from swamp_torch import SGD, Adam, AdamW
+
+# Each class with every option of its rule.
+CASES = [
+    ("AdamW", {}),
+    ("AdamW", dict(amsgrad=True)),
+    ("AdamW", dict(maximize=True, betas=(0.4, 0.9))),
+    ("AdamW", dict(amsgrad=True, maximize=True, weight_decay=0.3)),
+    ("Adam", {}),
+    ("Adam", dict(weight_decay=0.1, amsgrad=True)),
+    ("Adam", dict(weight_decay=0.1, maximize=True)),
+    ("Adam", dict(weight_decay=0.1, decoupled_weight_decay=True)),
+    ("SGD", {}),
+    ("SGD", dict(weight_decay=0.1, maximize=True)),
+    ("SGD", dict(momentum=0.9)),
+    ("SGD", dict(momentum=0.9, dampening=0.3, weight_decay=0.1)),
+    ("SGD", dict(momentum=0.9, nesterov=True, maximize=True)),
+]
+NAMES = list(dict.fromkeys(name for name, _ in CASES))
+# The rules with each storage.
+OPTIMIZERS = {
+    "SGD": partial(SGD, lr=0.1),
+    "SGD, momentum": partial(SGD, lr=0.1, momentum=0.9, weight_decay=0.1),
+    "Adam": partial(Adam, weight_decay=0.1),
+    "AdamW, amsgrad": partial(AdamW, amsgrad=True),
+    "AdamW, bfloat16": partial(AdamW, moments="bfloat16", master_weights=False),
+    "AdamW, kahan": partial(AdamW, master_weights=False, rounding="kahan"),
+    "AdamW, 8bit": partial(AdamW, moments="8bit"),
+    "AdamW, float8": partial(AdamW, moments="float8", master_weights=False),
+}
 
 
 def params(shapes, dtypes=(torch.float32,), seed=1):

@@ -10,7 +10,8 @@ import tempfile
 import warnings
 
 import optimizers
-from optimizers import all_params, give_grads, run, scaled, tensors
+from optimizers import (CASES, NAMES, all_params, give_grads, run, scaled,
+                        tensors)
 from support import TestCase, main
 
 import torch
@@ -20,22 +21,6 @@ from torch.distributed.checkpoint.state_dict import (get_optimizer_state_dict,
 
 import swamp_torch
 
-# Each class with every option of its rule.
-CASES = [
-    ("AdamW", {}),
-    ("AdamW", dict(amsgrad=True)),
-    ("AdamW", dict(maximize=True, betas=(0.4, 0.9))),
-    ("AdamW", dict(amsgrad=True, maximize=True, weight_decay=0.3)),
-    ("Adam", {}),
-    ("Adam", dict(weight_decay=0.1, amsgrad=True)),
-    ("Adam", dict(weight_decay=0.1, maximize=True)),
-    ("Adam", dict(weight_decay=0.1, decoupled_weight_decay=True)),
-    ("SGD", {}),
-    ("SGD", dict(weight_decay=0.1, maximize=True)),
-    ("SGD", dict(momentum=0.9)),
-    ("SGD", dict(momentum=0.9, dampening=0.3, weight_decay=0.1)),
-    ("SGD", dict(momentum=0.9, nesterov=True, maximize=True)),
-]
 LR = 0.01
 # Multiples of 64: PyTorch's vector body, whose bits are promised.
 SHAPES = [(64,), (128, 96), (0,), (3, 64)]
@@ -317,7 +302,7 @@ class State(Cases):
 
 class Protocol(Cases):
     def test_arguments(self):
-        for name in ("AdamW", "Adam", "SGD"):
+        for name in NAMES:
             own = inspect.signature(getattr(swamp_torch, name)).parameters
             theirs = inspect.signature(getattr(torch.optim, name)).parameters
             self.assertEqual(list(own)[:-1][:4], list(theirs)[:4])
@@ -408,7 +393,7 @@ class Protocol(Cases):
 
     def test_refused(self):
         """In PyTorch's words."""
-        for name in ("AdamW", "Adam", "SGD"):
+        for name in NAMES:
             make = getattr(swamp_torch, name)
             with self.assertRaisesRegex(RuntimeError, "cannot be `True` together"):
                 make(params(), fused=True, foreach=True)

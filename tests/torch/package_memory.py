@@ -16,7 +16,7 @@ from support import TestCase, main, on_threads
 
 import torch
 
-from swamp_torch import SGD, Adam, AdamW
+from swamp_torch import Adam, AdamW
 
 # Odd counts, several blocks, and tensors on both sides of the 4096 elements from
 # which moments are 8-bit.
@@ -396,8 +396,6 @@ class Memory(TestCase):
             with self.subTest(options), self.assertRaises(ValueError) as caught:
                 make(**options)
             self.assertEqual(str(caught.exception), text)
-        with self.assertRaises(TypeError):
-            SGD(params(), moments="8bit")
         # A state dict that cannot be loaded changes nothing.
         optimizer = make(moments="8bit", **STOCHASTIC)
         run(optimizer)

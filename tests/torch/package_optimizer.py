@@ -3,16 +3,15 @@ the place of PyTorch's classes, are in package_drop_in.py."""
 
 import math
 import warnings
-from functools import partial
 
 import optimizers
-from optimizers import give_grads
+from optimizers import NAMES, OPTIMIZERS, give_grads
 from support import FORMS, TestCase, Wrapper, caught, main
 
 import torch
 
 import swamp_torch
-from swamp_torch import SGD, Adam, AdamW, clip_grad_norm_
+from swamp_torch import AdamW, clip_grad_norm_
 
 # Multiples of 64: PyTorch's vector body, whose bits are promised.
 SHAPES = [(64,), (128, 96), (3, 64), (0,), (32768,)]
@@ -171,16 +170,6 @@ class Scaler(TestCase):
 
 # Whose values are not those in its memory, or not in order.
 GRADIENTS = {name: form for name, (form, has_result) in FORMS.items() if has_result}
-OPTIMIZERS = {
-    "SGD": partial(SGD, lr=0.1),
-    "SGD, momentum": partial(SGD, lr=0.1, momentum=0.9, weight_decay=0.1),
-    "Adam": partial(Adam, weight_decay=0.1),
-    "AdamW, amsgrad": partial(AdamW, amsgrad=True),
-    "AdamW, bfloat16": partial(AdamW, moments="bfloat16", master_weights=False),
-    "AdamW, kahan": partial(AdamW, master_weights=False, rounding="kahan"),
-    "AdamW, 8bit": partial(AdamW, moments="8bit"),
-    "AdamW, float8": partial(AdamW, moments="float8", master_weights=False),
-}
 
 
 class Forms(TestCase):
@@ -398,10 +387,9 @@ class Protocol(TestCase):
 
     def test_lazy_modules(self):
         """A parameter that has no shape before the first forward pass."""
-        for make, stock in ((AdamW, torch.optim.AdamW), (Adam, torch.optim.Adam),
-                            (SGD, torch.optim.SGD)):
+        for name in NAMES:
             results = []
-            for one in (make, stock):
+            for one in (getattr(swamp_torch, name), getattr(torch.optim, name)):
                 torch.manual_seed(0)
                 model = torch.nn.Sequential(
                     torch.nn.Linear(8, 8), torch.nn.LazyLinear(8),

@@ -1,9 +1,9 @@
 """swamp_torch.enable(half_precision=True): PyTorch's log_softmax, cross_entropy,
-layer_norm and rms_norm of 16-bit tensors."""
+layer_norm and rms_norm of 16-bit tensors; and the activations."""
 
 import math
 
-from support import CI, TestCase, a_fifth, main, on_threads, python
+from support import CI, TestCase, a_fifth, caught, main, on_threads, python
 from half_precision import EPS, HALF, assert_as_stock, randn, use
 
 import torch
@@ -27,6 +27,15 @@ def with_gradients(call, *inputs):
     return [y.detach(), *(x.grad for x in inputs)]
 
 
+ACTIVATIONS = [
+    ("silu", F.silu),
+    ("gelu", F.gelu),
+    ("gelu tanh", lambda x: F.gelu(x, approximate="tanh")),
+    ("tanh", torch.tanh),
+    ("sigmoid", torch.sigmoid),
+    ("softplus", lambda x: F.softplus(x, 1.5, 3)),
+    ("exp", torch.exp),
+]
 # name, call, shapes of its inputs, and whether all after the first may be float32
 TARGET = torch.arange(6)
 CALLS = [
@@ -45,6 +54,7 @@ CALLS = [
     ("layer_norm plain", lambda x: F.layer_norm(x, (40,)), [(2, 30, 40)], False),
     ("rms_norm", lambda x, w: F.rms_norm(x, (40,), w), [(2, 30, 40), (40,)], True),
     ("rms_norm 2", lambda x: F.rms_norm(x, (30, 40)), [(2, 30, 40)], False),
+    *((name, call, [(6, 1000)], False) for name, call in ACTIVATIONS),
 ]
 
 
@@ -129,15 +139,19 @@ class Overrides(TestCase):
         torch.testing.assert_close(x, torch.full((3,), -math.log(3)))
 
     def test_same_bits_on_every_cpu(self):
-        """Of log_softmax and its gradient, whose float32 bits in PyTorch depend on the
-        CPU's vectors."""
+        """Of log_softmax, activations and their gradients, whose float32 bits in
+        PyTorch depend on the CPU's vectors."""
         code = ("import torch, swamp_torch\n"
                 "swamp_torch.enable(reproducible=True)\n"
                 "for dtype in (torch.float32, torch.bfloat16, torch.float16):\n"
                 "    x = torch.tensor([i * 37 % 181 / 20 for i in range(917)])\n"
                 "    x = x.view(7, 131).to(dtype).requires_grad_()\n"
-                "    for dim in (0, 1):\n"
-                "        y = x.log_softmax(dim)\n"
+                "    F = torch.nn.functional\n"
+                "    for call in (lambda x: x.log_softmax(0), lambda x: x.log_softmax(1),\n"
+                "                 F.silu, F.gelu, torch.tanh, torch.sigmoid, torch.exp,\n"
+                "                 F.softplus, lambda x: F.gelu(x, approximate='tanh'),\n"
+                "                 lambda x: F.silu(x.clone(), inplace=True)):\n"
+                "        y = call(x - 4)\n"
                 "        g, = torch.autograd.grad(y, x, x.detach().flip(0))\n"
                 "        print(hash(tuple(torch.cat([y, g]).flatten().tolist())))\n")
         found = [python(code, **environment) for environment in (
@@ -304,6 +318,77 @@ GRAPHS = [
 ]
 
 
+class Activations(TestCase):
+    """PyTorch's activations with swamp's kernels."""
+
+    def tearDown(self):
+        use(False)
+
+    def test_forms(self):
+        """Results, in place and into other tensors, have the bits and the order in
+        memory of PyTorch's, or are the same error."""
+        def grid():
+            return randn(4, 6, 10).transpose(0, 2)
+
+        calls = {}
+        for name in ("silu", "gelu", "tanh", "sigmoid", "exp", "softplus"):
+            op = getattr(torch.ops.aten, name)
+            for kind, x in (("permuted", grid()), ("strided", grid()[:, ::2]),
+                            ("expanded", randn(1, 6).expand(4, 6)), ("scalar", grid()[0, 0, 0]),
+                            ("empty", randn(0, 3)), ("float64", randn(5).double()),
+                            ("integers", torch.arange(5)), ("complex", randn(5) * 1j)):
+                calls[name, kind] = op, x
+        for (name, kind), (op, x) in calls.items():
+            with self.subTest((name, kind)):
+                use(False)
+                stock = caught(lambda: op(x))
+                swamp_torch.enable(reproducible=True)
+                ours = caught(lambda: op(x))
+                if not isinstance(stock, torch.Tensor):
+                    self.assertEqual(ours, stock)
+                    continue
+                self.assertEqual((ours.dtype, ours.shape, ours.stride()),
+                                 (stock.dtype, stock.shape, stock.stride()))
+                # PyTorch's gelu has an error of 1e-5 where it is small.
+                torch.testing.assert_close(ours, stock, rtol=1e-6, atol=5e-7)
+                out = torch.empty(0, dtype=ours.dtype)
+                self.assertIs(op.out(x, out=out), out)
+                self.assert_same(out, ours)
+                if name != "softplus" and x.is_floating_point() and kind != "expanded":
+                    y = x.clone(memory_format=torch.preserve_format)
+                    self.assertIs(getattr(torch.ops.aten, name + "_")(y), y)
+                    self.assert_same(y, ours)
+
+    def test_functional(self):
+        """Gates of two tensors and of the halves of one, and second derivatives."""
+        f = swamp_torch.functional
+        for dtype in (*HALF, torch.float32):
+            x = randn(3, 5, 14, dtype=dtype)
+            gate, up = x.chunk(2, -1)
+            for name, call in (("silu", F.silu), ("gelu", F.gelu), ("sigmoid", torch.sigmoid),
+                               ("relu_squared", lambda x: F.relu(x).square())):
+                ours = with_gradients(lambda x: f.gated_activation(x, function=name), x)
+                self.assert_same(ours[:1], with_gradients(
+                    lambda a, b: f.gated_activation(a, b, name), gate, up)[:1])
+                exact = with_gradients(lambda x: call(x[..., :7]) * x[..., 7:], x.double())
+                for one, other in zip(ours, exact):
+                    torch.testing.assert_close(one.double(), other, rtol=2 * EPS.get(
+                        dtype, 2.0 ** -24), atol=1e-7)
+        x = randn(3, 8).double()
+        for name in ("silu", "tanh", "softplus", "exp"):
+            y = x.float().requires_grad_()
+            first, = torch.autograd.grad(f.activation(y, name).sum(), y, create_graph=True)
+            second, = torch.autograd.grad(first.square().sum(), y)
+            self.assertTrue(second.isfinite().all() and second.abs().sum() > 0, name)
+        for call, text in (
+                (lambda: f.activation(x.float(), "mish"), "function: got 'mish', expected one of silu, "),
+                (lambda: f.gated_activation(randn(2, 3)), "expected an even number without up"),
+                (lambda: f.gated_activation(randn(2, 4), randn(2, 3)), "up: got"),
+                (lambda: f.activation(x), "activation")):
+            with self.assertRaisesRegex((RuntimeError, ValueError, NotImplementedError), text):
+                call()
+
+
 class Compiled(TestCase):
     """torch.compile keeps swamp's operators, which have the bits of eager mode."""
 
@@ -330,6 +415,31 @@ class Compiled(TestCase):
                      for module in graph.modules() for node in module.graph.nodes
                      if str(node.target).startswith("swamp.")]
             self.assertEqual(sorted(names), expected[option == "reproducible"], message)
+
+    def test_result_is_saved(self):
+        """tanh, sigmoid and exp need only their result for the gradient."""
+        swamp_torch.enable(reproducible=True)
+        for f in (torch.tanh, torch.sigmoid, torch.exp):
+            def call(x):
+                h = x * 2
+                y = f(h)
+                h.mul_(2)
+                return y + h
+            self.assert_same(with_gradients(torch.compile(call, backend="aot_eager"),
+                                            randn(9)), with_gradients(call, randn(9)))
+        with self.assertRaisesRegex(Exception, "approximate"):
+            torch.compile(lambda x: F.gelu(x, approximate="foo"), backend="aot_eager")(
+                randn(3))
+
+    def test_activations(self):
+        """With `reproducible` they have the bits of eager mode, in place too."""
+        def call(x, w):
+            return F.silu(x @ w, inplace=True) * torch.exp(-F.softplus(x)) + F.gelu(x)
+
+        swamp_torch.enable(reproducible=True)
+        inputs = [randn(6, 40), randn(40, 40)]
+        self.assert_same(with_gradients(torch.compile(call, fullgraph=True), *inputs),
+                         with_gradients(call, *inputs))
 
     def test_switch(self):
         """A graph serves the switches that it was made with, each of them once."""

@@ -7,12 +7,13 @@ import warnings
 from functools import partial
 
 import optimizers
-from optimizers import all_params, tensors
+from optimizers import CASES, all_params, tensors
 from support import TestCase, main
 
 import torch
 
-from swamp_torch import SGD, Adam, AdamW
+import swamp_torch
+from swamp_torch import Adam, AdamW
 
 SHAPES = [(64,), (128, 64), (192,)]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -180,7 +181,8 @@ class State(TestCase):
     def test_what_users_add_to_the_state(self):
         """It is saved and loaded as it is, as by torch.optim."""
         own = {"count": 3, "name": None, "table": torch.arange(4)}
-        for make_one in (AdamW, Adam, partial(SGD, momentum=0.9)):
+        for name, options in CASES:
+            make_one = partial(getattr(swamp_torch, name), **options)
             optimizer = make_one(params()[:1])
             run(optimizer, 0)
 

@@ -11,6 +11,7 @@ import sys
 import unittest
 
 import support  # finds the package
+from optimizers import NAMES
 
 import torch
 
@@ -36,7 +37,7 @@ def folder_of_tests():
 
 def substitute():
     """The gradients of torch.optim's fused classes are unscaled after a step."""
-    for name in ("Adam", "AdamW", "SGD"):
+    for name in NAMES:
         base = getattr(swamp_torch, name)
 
         def unscales(self, *args, base=base, **options):

@@ -1,101 +1,19 @@
-// What each operation of `swamp predict` calls.
-#include <fmt/core.h>
+// The operators, a row for each: `swamp predict` and the tests of the library
+// call them. An operator's options and errors have tests of their own.
+#include <iterator>
 
-#include <algorithm>
-#include <deque>
-
-#include "master/cli/command.h"
 #include "master/cli/predict/predict.h"
-#include "master/cli/text.h"
 #include "swamp/amp.h"
-#include "swamp/attention.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
-#include "swamp/moe.h"
-#include "swamp/rows.h"
 #include "swamp/scan.h"
 
 namespace swamp::cli {
 namespace {
 
-using Tensors = std::vector<Tensor>;
-
-// Call is one run of an operation.
-class Call {
- public:
-  Call(const Arguments& given, Machine& counting)
-      : arguments(given), machine(&counting), to(given.to) {}
-
-  // address() is where the next array begins: above all memory of this process,
-  // with a large distance between arrays.
-  std::uint64_t address() {
-    constexpr std::uint64_t kDistance = std::uint64_t{1} << 56;
-    return ++arrays_ * kDistance + arguments.placement.offset;
-  }
-  // array() lays out the next array, of the list's own dtypes or all of one.
-  Tensors array(std::optional<ScalarType> dtype = {}) {
-    const Placement& placement = arguments.placement;
-    std::uint64_t at = address();
-    Tensors tensors;
-    for (const Shape& shape : arguments.list) {
-      const ScalarType type = dtype.value_or(shape.dtype);
-      at += (placement.offset - at) % placement.align;
-      tensors.push_back({reinterpret_cast<void*>(at), shape.count, type});
-      at += shape.count * kFloatFormats[type].bytes;
-    }
-    return tensors;
-  }
-  Tensors float32() { return array(kFloat32); }
-  // model() is the model weights that a step writes, if --to is given.
-  Tensors model() { return to ? array(to) : Tensors(); }
-  std::size_t size(SizeOption option) const {
-    return arguments.sizes.of[option].value_or(1);
-  }
-  // next() is the address of the next array, for other arrays than tensors.
-  template <class T = void>
-  T* next() {
-    return reinterpret_cast<T*>(address());
-  }
-  Matrix matrix(std::size_t rows) {
-    return {next(), rows, size(kSizeColumns), arguments.dtype};
-  }
-  Matrix matrix() { return matrix(size(kSizeRows)); }
-  // vector() is a weight or bias of a norm.
-  RowVector vector() { return {next(), arguments.dtype}; }
-  Heads heads(SizeOption rows) {
-    return {next(),     size(kSizeBatch),   size(kSizeHeads),
-            size(rows), size(kSizeColumns), arguments.dtype};
-  }
-  Heads queries() { return heads(kSizeQueries); }
-  Heads keys() { return heads(kSizeKeys); }
-  Matrix tokens() { return matrix(size(kSizeTokens)); }
-  // memory() is an array of zeros that exists and begins with a line.
-  template <class T = float>
-  T* memory(std::size_t count) {
-    constexpr std::size_t kLine = 128;
-    memory_.emplace_back(count * sizeof(T) + kLine);
-    const auto at = reinterpret_cast<std::uintptr_t>(memory_.back().data());
-    return reinterpret_cast<T*>(memory_.back().data() + -at % kLine);
-  }
-  float* of_rows() { return memory(size(kSizeRows)); }
-  float* of_columns() { return memory(size(kSizeColumns)); }
-  std::size_t choices() const { return size(kSizeTokens) * size(kSizeChoices); }
-  ExpertChoices experts() {
-    return {next(), ExpertChoices::kInt32, choices(), size(kSizeExperts)};
-  }
-
-  const Arguments& arguments;
-  Machine* const machine;
-  const std::optional<ScalarType> to;
-
- private:
-  std::uint64_t arrays_ = 0;
-  std::deque<std::vector<std::byte>> memory_;
-};
-
 void unscale_by(Call& call, float inv_scale) {
-  float found_inf = 0;
-  amp_foreach_non_finite_check_and_unscale_(call.array(), found_inf, inv_scale,
+  auto* const found_inf = call.result<float>();
+  amp_foreach_non_finite_check_and_unscale_(call.array(), *found_inf, inv_scale,
                                             nullptr, call.machine);
 }
 
@@ -108,29 +26,22 @@ ScalarType default_cast(const Tensors& in) {
 SoftmaxOptions softmax_options(const Call& call) {
   SoftmaxOptions options;
   options.scale = 0.125f;
-  if (call.arguments.sizes.causal) {
+  if (call.sizes.causal) {
     options.causal_rows = call.size(kSizeColumns);
   }
   return options;
 }
 
-// lse() are small numbers: backward computes nothing again.
-float* lse(Call& call) {
-  return call.memory(call.size(kSizeBatch) * call.size(kSizeHeads) *
-                     call.size(kSizeQueries));
-}
-
 // targets() are ignored: the master would read the logits of others.
 const std::int64_t* targets(Call& call) {
-  const std::size_t rows = call.size(kSizeRows);
-  auto* memory = call.memory<std::int64_t>(rows);
-  std::fill(memory, memory + rows, CrossEntropyOptions().ignore_index);
-  return memory;
+  return call.made<std::int64_t>(call.size(kSizeRows), [](std::size_t) {
+    return CrossEntropyOptions().ignore_index;
+  });
 }
 
 AttentionOptions attention_options(const Call& call) {
   AttentionOptions options;
-  if (call.arguments.sizes.causal) {
+  if (call.sizes.causal) {
     options.causal = AttentionCausal::bottom_right;
   }
   return options;
@@ -148,45 +59,24 @@ const std::int64_t* token_of(Call& call) {
   std::vector<std::size_t> at(experts + 1);
   for (std::size_t i = 0; i < count; ++i) ++at[expert(i) + 1];
   for (std::size_t e = 1; e <= experts; ++e) at[e] += at[e - 1];
-  auto* tokens = call.memory<std::int64_t>(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    tokens[at[expert(i)]++] = static_cast<std::int64_t>(i / choices);
-  }
-  return tokens;
+  std::vector<std::size_t> tokens(count);
+  for (std::size_t i = 0; i < count; ++i) tokens[at[expert(i)]++] = i / choices;
+  return call.made<std::int64_t>(count,
+                                 [&](std::size_t i) { return tokens[i]; });
 }
 
-constexpr std::uint32_t bits_of(std::initializer_list<SizeOption> sizes) {
-  std::uint32_t bits = 0;
-  for (const SizeOption size : sizes) bits |= 1u << size;
-  return bits;
-}
-constexpr std::uint32_t kOfMatrix = bits_of({kSizeRows, kSizeColumns});
-constexpr std::uint32_t kOfHeads =
-    bits_of({kSizeBatch, kSizeHeads, kSizeQueries, kSizeKeys, kSizeColumns});
-constexpr std::uint32_t kOfChoices =
-    bits_of({kSizeTokens, kSizeExperts, kSizeChoices});
-constexpr std::uint32_t kOfTokens = kOfChoices | bits_of({kSizeColumns});
-
-// The functions of the API. Their arrays may get addresses in any order,
-// because these differ by multiples of a line.
-struct OperationRow {
-  const char* name;
-  std::uint32_t sizes;  // required; none: takes a list
-  void (*run)(Call& call);
-  bool takes_to = false;
-  bool takes_causal = false;
-};
 constexpr OperationRow kOperations[] = {
     {"unscale", 0, [](Call& c) { unscale_by(c, 0.5f); }},
     {"check", 0, [](Call& c) { unscale_by(c, 1); }},
     {"norm", 0,
      [](Call& c) {
-       foreach_norm(c.array(), 0.5f, nullptr, nullptr, c.machine);
+       auto* const norm = c.result<double>();
+       *norm = foreach_norm(c.array(), 0.5f, nullptr, nullptr, c.machine);
      }},
     {"scan", 0,
      [](Call& c) {
-       std::vector<TensorStatistics> out(c.arguments.list.size());
-       scan_non_finite(c.array(), out.data(), c.machine);
+       const Tensors in = c.array();
+       scan_non_finite(in, c.result<TensorStatistics>(in.size()), c.machine);
      }},
     {"cast", 0,
      [](Call& c) {
@@ -217,16 +107,20 @@ constexpr OperationRow kOperations[] = {
      },
      true},
     {"count_zeros", 0,
-     [](Call& c) { foreach_count_zeros(c.array(), c.machine); }},
+     [](Call& c) {
+       auto* const count = c.result<std::uint64_t>();
+       *count = foreach_count_zeros(c.array(), c.machine);
+     }},
     {"softmax", kOfMatrix,
      [](Call& c) {
-       scaled_softmax(c.matrix(), c.matrix(), softmax_options(c), c.machine);
+       const Matrix x = c.matrix();
+       scaled_softmax(x, c.over(x), softmax_options(c), c.machine);
      },
      false, true},
     {"softmax_backward", kOfMatrix,
      [](Call& c) {
        const Matrix gradient = c.matrix();
-       scaled_softmax_backward(gradient, c.matrix(), gradient,
+       scaled_softmax_backward(gradient, c.matrix(), c.over(gradient),
                                softmax_options(c), c.machine);
      },
      false, true},
@@ -239,55 +133,72 @@ constexpr OperationRow kOperations[] = {
      [](Call& c) {
        const Matrix logits = c.matrix();
        cross_entropy_backward(logits, targets(c), c.of_rows(), c.of_rows(),
-                              c.of_rows(), logits, {}, c.machine);
+                              c.of_rows(), c.over(logits), {}, c.machine);
      }},
     {"layer_norm", kOfMatrix,
      [](Call& c) {
-       layer_norm(c.matrix(), c.vector(), c.vector(), c.matrix(), c.of_rows(),
+       const Matrix x = c.matrix();
+       layer_norm(x, c.vector(), c.vector(), c.over(x), c.of_rows(),
                   c.of_rows(), {}, c.machine);
      }},
     {"layer_norm_backward", kOfMatrix,
      [](Call& c) {
-       layer_norm_backward(c.matrix(), c.matrix(), c.of_rows(), c.of_rows(),
-                           c.vector(), c.matrix(), c.of_columns(),
+       const Matrix gradient = c.matrix();
+       layer_norm_backward(gradient, c.matrix(), c.of_rows(), c.of_rows(),
+                           c.vector(), c.over(gradient), c.of_columns(),
                            c.of_columns(), {}, c.machine);
      }},
     {"rms_norm", kOfMatrix,
      [](Call& c) {
-       rms_norm(c.matrix(), c.vector(), c.matrix(), c.of_rows(), {}, c.machine);
+       const Matrix x = c.matrix();
+       rms_norm(x, c.vector(), c.over(x), c.of_rows(), {}, c.machine);
      }},
     {"rms_norm_backward", kOfMatrix,
      [](Call& c) {
-       rms_norm_backward(c.matrix(), c.matrix(), c.of_rows(), c.vector(),
-                         c.matrix(), c.of_columns(), {}, c.machine);
+       const Matrix gradient = c.matrix();
+       rms_norm_backward(gradient, c.matrix(), c.of_rows(), c.vector(),
+                         c.over(gradient), c.of_columns(), {}, c.machine);
      }},
     {"residual_add", kOfMatrix,
      [](Call& c) {
-       Matrix residual = c.matrix();
-       residual.dtype = kFloat32;
-       residual_add_(residual, c.matrix(), {nullptr, kFloat32}, c.machine);
+       const Matrix x = c.matrix();
+       residual_add_(c.matrix(x.rows, x.columns, kFloat32), x,
+                     {nullptr, kFloat32}, c.machine);
+     }},
+    {"gated_activation", kOfMatrix,
+     [](Call& c) {
+       const Matrix gate = c.matrix(), up = c.matrix();
+       gated_activation(gate, up, c.matrix(), {}, c.machine);
+     }},
+    {"gated_activation_backward", kOfMatrix,
+     [](Call& c) {
+       const Matrix gradient = c.matrix(), gate = c.matrix(), up = c.matrix();
+       gated_activation_backward(gradient, gate, up, c.matrix(), c.matrix(), {},
+                                 c.machine);
      }},
     {"attention", kOfHeads,
      [](Call& c) {
-       attention(c.queries(), c.keys(), c.keys(), c.queries(), c.next<float>(),
+       auto* const lse = static_cast<float*>(
+           c.next(c.query_count() * sizeof(float), kFloat32));
+       attention(c.queries(), c.keys(), c.keys(), c.queries(), lse,
                  attention_options(c), c.machine);
      },
      false, true},
     {"attention_backward", kOfHeads,
      [](Call& c) {
        attention_backward(c.queries(), c.queries(), c.keys(), c.keys(),
-                          c.queries(), lse(c), c.queries(), c.keys(), c.keys(),
-                          attention_options(c), c.machine);
+                          c.queries(), c.numbers(c.query_count()), c.queries(),
+                          c.keys(), c.keys(), attention_options(c), c.machine);
      },
      false, true},
     {"moe_histogram", kOfChoices,
      [](Call& c) {
-       moe_histogram(c.experts(), c.memory<std::int64_t>(c.size(kSizeExperts)),
+       moe_histogram(c.experts(), c.result<std::int64_t>(c.size(kSizeExperts)),
                      c.machine);
      }},
     {"moe_positions", kOfChoices,
      [](Call& c) {
-       moe_positions(c.experts(), -1, c.next<std::int32_t>(), c.machine);
+       moe_positions(c.experts(), -1, c.integers(c.choices()), c.machine);
      }},
     {"moe_permute", kOfTokens,
      [](Call& c) {
@@ -296,92 +207,41 @@ constexpr OperationRow kOperations[] = {
      }},
     {"moe_unpermute", kOfTokens,
      [](Call& c) {
-       moe_unpermute(c.matrix(c.choices()), token_of(c), c.memory(c.choices()),
+       moe_unpermute(c.matrix(c.choices()), token_of(c), c.numbers(c.choices()),
                      c.tokens(), c.machine);
      }},
 };
 
-const OperationRow& row_of(const std::string& name) {
-  for (const OperationRow& row : kOperations) {
-    if (name == row.name) return row;
-  }
-  throw UsageError(fmt::format("--operation: got '{}', expected one of {}",
-                               name, joined(operation_names())));
-}
-
-// require_sizes() throws UsageError unless exactly the row's sizes are given.
-void require_sizes(const OperationRow& row, const Sizes& sizes) {
-  std::string expected;
-  for (int i = 0; i < kSizeCount; ++i) {
-    if ((row.sizes >> i & 1u) == 0) continue;
-    expected +=
-        fmt::format("{}{}", expected.empty() ? "" : ", ", kSizeOptions[i]);
-  }
-  if (expected.empty()) expected = "a list";
-  for (int i = 0; i < kSizeCount; ++i) {
-    const bool takes = (row.sizes >> i & 1u) != 0;
-    if (takes == sizes.of[i].has_value()) continue;
-    throw UsageError(
-        takes ? fmt::format("{}: not given, expected {} with operation {}",
-                            kSizeOptions[i], expected, row.name)
-              : fmt::format("{}: got '{}' with operation {}, expected {}",
-                            kSizeOptions[i], *sizes.of[i], row.name, expected));
-  }
-  if (sizes.causal && !row.takes_causal) {
-    throw UsageError(fmt::format(
-        "--causal: given with operation {}, expected it with softmax and "
-        "attention only",
-        row.name));
-  }
-  const auto limit = [&](std::uint64_t most, const char* what,
-                         std::initializer_list<SizeOption> options) {
-    std::uint64_t count = 1;
-    for (const SizeOption option : options) {
-      const std::uint64_t size = sizes.of[option].value_or(1);
-      if (size > most / count) {
-        throw UsageError(fmt::format("{}: got '{}', expected at most {} {}",
-                                     kSizeOptions[option], size, most, what));
-      }
-      count *= size;
-    }
-  };
-  const bool heads = sizes.of[kSizeHeads].has_value();
-  limit(kMostRows, "rows of all heads", {kSizeBatch, kSizeHeads, kSizeQueries});
-  limit(kMostRows, "rows of all heads", {kSizeBatch, kSizeHeads, kSizeKeys});
-  limit(kMostScores, "scores",
-        {kSizeBatch, kSizeHeads, kSizeQueries, kSizeKeys});
-  limit(kMostRows, "rows of tokens", {kSizeTokens, kSizeChoices});
-  limit(heads ? kMostHeadElements : kMostElements, "elements",
-        {kSizeRows, kSizeTokens, kSizeChoices, kSizeBatch, kSizeHeads,
-         kSizeQueries, kSizeColumns});
-  limit(heads ? kMostHeadElements : kMostElements, "elements",
-        {kSizeBatch, kSizeHeads, kSizeKeys, kSizeColumns});
-}
-
 }  // namespace
 
-std::vector<std::string> operation_names() {
-  std::vector<std::string> names;
-  for (const OperationRow& row : kOperations) names.emplace_back(row.name);
-  return names;
+Matrix Call::over(const Matrix& x) {
+  return matrix(x.rows, x.columns, x.dtype);
 }
 
-bool is_list_operation(const std::string& name) {
-  return row_of(name).sizes == 0;
+ExpertChoices Call::experts() {
+  return {integers(choices()), ExpertChoices::kInt32, choices(),
+          size(kSizeExperts)};
 }
 
-void run_operation(const std::string& name, const Arguments& arguments,
-                   Machine& machine) {
-  const OperationRow& row = row_of(name);
-  if (arguments.to && !row.takes_to) {
-    throw UsageError(fmt::format(
-        "--to: got '{}' with operation {}, expected it with cast, sgd or "
-        "adam only",
-        dtype_name(*arguments.to), name));
-  }
-  require_sizes(row, arguments.sizes);
-  Call call(arguments, machine);
-  row.run(call);
+Matrix Call::matrix(std::size_t rows, std::size_t columns, ScalarType type) {
+  return {next(rows * columns * kFloatFormats[type].bytes, type), rows, columns,
+          type};
+}
+
+Heads Call::heads(SizeOption rows) {
+  const std::size_t batch = size(kSizeBatch), head_count = size(kSizeHeads);
+  return {matrix(batch * head_count * size(rows)).data,
+          batch,
+          head_count,
+          size(rows),
+          size(kSizeColumns),
+          dtype};
+}
+
+const std::vector<OperationRow>& operation_rows() {
+  static const std::vector<OperationRow> rows(std::begin(kOperations),
+                                              std::end(kOperations));
+  return rows;
 }
 
 }  // namespace swamp::cli

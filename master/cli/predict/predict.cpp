@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -72,13 +73,144 @@ std::string dtype_text(const std::vector<Shape>& list) {
   return dtype_name(list.front().dtype);
 }
 
+// Placement is where the tensors of an array begin, in bytes.
+struct Placement {
+  std::uint64_t align = 128;  // each begins at `offset` plus a multiple of this
+  std::uint64_t offset = 0;   // of the first, from a 128-byte line
+};
+
+// The command line's arguments for one operation.
+struct Arguments {
+  std::vector<Shape> list;
+  std::optional<ScalarType> to;
+  Placement placement;
+  Sizes sizes;                  // of an operation without a list
+  ScalarType dtype = kFloat32;  // the same
+};
+
+// CountingCall gives an operation addresses: the machine only counts transfers.
+class CountingCall : public Call {
+ public:
+  CountingCall(const Arguments& given, Machine& counting) : arguments_(given) {
+    sizes = given.sizes;
+    dtype = given.dtype;
+    to = given.to;
+    machine = &counting;
+  }
+  Tensors array(std::optional<ScalarType> type) override {
+    const Placement& placement = arguments_.placement;
+    std::uint64_t at = address();
+    Tensors tensors;
+    for (const Shape& shape : arguments_.list) {
+      const ScalarType own = type.value_or(shape.dtype);
+      at += (placement.offset - at) % placement.align;
+      tensors.push_back({reinterpret_cast<void*>(at), shape.count, own});
+      at += shape.count * kFloatFormats[own].bytes;
+    }
+    return tensors;
+  }
+  void* next(std::size_t, std::optional<ScalarType>) override {
+    return reinterpret_cast<void*>(address());
+  }
+  void* memory(std::size_t bytes) override {
+    constexpr std::size_t kLine = 128;
+    memory_.emplace_back(bytes + kLine);
+    const auto at = reinterpret_cast<std::uintptr_t>(memory_.back().data());
+    return memory_.back().data() + -at % kLine;
+  }
+  // Zeros: backward of attention computes nothing again.
+  float* numbers(std::size_t count) override { return result<float>(count); }
+
+ private:
+  // address() is where the next array begins: above all memory of this process,
+  // with a large distance between arrays.
+  std::uint64_t address() {
+    constexpr std::uint64_t kDistance = std::uint64_t{1} << 56;
+    return ++arrays_ * kDistance + arguments_.placement.offset;
+  }
+
+  const Arguments& arguments_;
+  std::uint64_t arrays_ = 0;
+  std::deque<std::vector<std::byte>> memory_;
+};
+
+std::string operation_names() {
+  std::vector<std::string> names;
+  for (const OperationRow& row : operation_rows()) names.emplace_back(row.name);
+  return joined(names);
+}
+
+const OperationRow& row_of(const std::string& name) {
+  for (const OperationRow& row : operation_rows()) {
+    if (name == row.name) return row;
+  }
+  throw UsageError(fmt::format("--operation: got '{}', expected one of {}",
+                               name, operation_names()));
+}
+
+// require() throws UsageError unless exactly the row's sizes are given.
+void require(const OperationRow& row, const Arguments& arguments) {
+  if (arguments.to && !row.takes_to) {
+    throw UsageError(fmt::format(
+        "--to: got '{}' with operation {}, expected it with cast, sgd or "
+        "adam only",
+        dtype_name(*arguments.to), row.name));
+  }
+  const Sizes& sizes = arguments.sizes;
+  std::string expected;
+  for (int i = 0; i < kSizeCount; ++i) {
+    if ((row.sizes >> i & 1u) == 0) continue;
+    expected +=
+        fmt::format("{}{}", expected.empty() ? "" : ", ", kSizeOptions[i]);
+  }
+  if (expected.empty()) expected = "a list";
+  for (int i = 0; i < kSizeCount; ++i) {
+    const bool takes = (row.sizes >> i & 1u) != 0;
+    if (takes == sizes.of[i].has_value()) continue;
+    throw UsageError(
+        takes ? fmt::format("{}: not given, expected {} with operation {}",
+                            kSizeOptions[i], expected, row.name)
+              : fmt::format("{}: got '{}' with operation {}, expected {}",
+                            kSizeOptions[i], *sizes.of[i], row.name, expected));
+  }
+  if (sizes.causal && !row.takes_causal) {
+    throw UsageError(fmt::format(
+        "--causal: given with operation {}, expected it with softmax and "
+        "attention only",
+        row.name));
+  }
+  const auto limit = [&](std::uint64_t most, const char* what,
+                         std::initializer_list<SizeOption> options) {
+    std::uint64_t count = 1;
+    for (const SizeOption option : options) {
+      const std::uint64_t size = sizes.of[option].value_or(1);
+      if (size > most / count) {
+        throw UsageError(fmt::format("{}: got '{}', expected at most {} {}",
+                                     kSizeOptions[option], size, most, what));
+      }
+      count *= size;
+    }
+  };
+  const bool heads = sizes.of[kSizeHeads].has_value();
+  limit(kMostRows, "rows of all heads", {kSizeBatch, kSizeHeads, kSizeQueries});
+  limit(kMostRows, "rows of all heads", {kSizeBatch, kSizeHeads, kSizeKeys});
+  limit(kMostScores, "scores",
+        {kSizeBatch, kSizeHeads, kSizeQueries, kSizeKeys});
+  limit(kMostRows, "rows of tokens", {kSizeTokens, kSizeChoices});
+  limit(heads ? kMostHeadElements : kMostElements, "elements",
+        {kSizeRows, kSizeTokens, kSizeChoices, kSizeBatch, kSizeHeads,
+         kSizeQueries, kSizeColumns});
+  limit(heads ? kMostHeadElements : kMostElements, "elements",
+        {kSizeBatch, kSizeHeads, kSizeKeys, kSizeColumns});
+}
+
 // arguments_of() reads the list of an operation that takes one.
 Arguments arguments_of(const PredictOptions& options) {
   Arguments arguments;
   arguments.placement = {options.align, options.offset};
   arguments.sizes = options.sizes;
   if (!options.to.empty()) arguments.to = parse_dtype("--to", options.to);
-  if (is_list_operation(options.operation)) {
+  if (row_of(options.operation).sizes == 0) {
     arguments.list = list_of(options);
     return arguments;
   }
@@ -103,7 +235,8 @@ Predicted predict_one(const PredictOptions& options, const Arguments& arguments,
   config.slaves_per_group = 64;
   Predictor predictor(config, tile, options.rma);
   try {
-    run_operation(options.operation, arguments, predictor.machine());
+    CountingCall call(arguments, predictor.machine());
+    row_of(options.operation).run(call);
   } catch (const Error& error) {
     throw Failure(fmt::format("{}: {}", options.operation, error.what()));
   }
@@ -129,6 +262,7 @@ Predicted predict_one(const PredictOptions& options, const Arguments& arguments,
 void print_predictions(const PredictOptions& options) {
   const std::vector<std::uint64_t> core_groups = core_groups_of(options);
   const Arguments arguments = arguments_of(options);
+  require(row_of(options.operation), arguments);
   std::vector<std::uint64_t> tiles = options.tiles;
   if (tiles.empty()) tiles.push_back(0);
   std::vector<Predicted> all;
@@ -170,7 +304,7 @@ std::vector<std::uint64_t> integers(const std::string& option,
 
 void add_sizes(CLI::App& command, PredictOptions& options) {
   constexpr const char* kSizeHelp[kSizeCount] = {
-      "of a matrix: softmax, cross entropy, norms, residual_add",
+      "of a matrix: softmax, cross entropy, norms, residual_add, gates",
       "of a matrix, of a token, or of a head",
       "of attention",
       "of attention",
@@ -232,7 +366,7 @@ void add_options(CLI::App& command, PredictOptions& options) {
       .add_option("FILE", options.files,
                   "the float tensors of safetensors, npy or npz files")
       ->type_name("");
-  text("--operation", "NAME", options.operation, joined(operation_names()));
+  text("--operation", "NAME", options.operation, operation_names());
   text("--list", "LIST", options.list,
        "tensors x elements, as 1x33554432,148x100000, or a model: " +
            joined(model_names()));

@@ -2,13 +2,19 @@
 #ifndef SWAMP_MASTER_CLI_PREDICT_PREDICT_H_
 #define SWAMP_MASTER_CLI_PREDICT_PREDICT_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "swamp/activation.h"
+#include "swamp/attention.h"
 #include "swamp/machine.h"
+#include "swamp/moe.h"
 #include "swamp/predict.h"
+#include "swamp/rows.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
@@ -68,32 +74,100 @@ inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 34;
 inline constexpr std::uint64_t kMostHeadElements = std::uint64_t{1} << 28;
 inline constexpr std::uint64_t kMostScores = std::uint64_t{1} << 36;
 
-std::vector<std::string> operation_names();
-// is_list_operation() returns whether an operation takes a list of tensors, or
-// else sizes. Throws UsageError for an unknown name.
-bool is_list_operation(const std::string& name);
+// Call gives a call of an operation its sizes and its arrays. Those of the
+// program are addresses without memory, those of the tests
+// (support/operators.h) are seeded memory.
+using Tensors = std::vector<Tensor>;
+class Call {
+ public:
+  virtual ~Call() = default;
 
-// Placement is where the tensors of an array begin, in bytes.
-struct Placement {
-  std::uint64_t align = 128;  // each begins at `offset` plus a multiple of this
-  std::uint64_t offset = 0;   // of the first, from a 128-byte line
-};
+  // array() lays out the next array of a list: of the list's own dtypes, or all
+  // of one.
+  virtual Tensors array(std::optional<ScalarType> dtype = {}) = 0;
+  // next() returns the next array that only slaves read or write: values of a
+  // dtype, or integers.
+  virtual void* next(std::size_t bytes, std::optional<ScalarType> dtype) = 0;
+  // memory() returns zeros that exist, and begin with a line.
+  virtual void* memory(std::size_t bytes) = 0;
+  // numbers() returns float32 that the master may read.
+  virtual float* numbers(std::size_t count) = 0;
+  // is_made() is called after an array of memory() was filled by the operation.
+  virtual void is_made(void*) {}
+  // over() returns an output like `x`, for operations whose output may be x.
+  virtual Matrix over(const Matrix& x);
+  // experts() returns the numbers of the experts that the tokens chose.
+  virtual ExpertChoices experts();
 
-// The command line's arguments for one operation.
-struct Arguments {
-  std::vector<Shape> list;
-  std::optional<ScalarType> to;
-  Placement placement;
+  std::size_t size(SizeOption option) const {
+    return sizes.of[option].value_or(1);
+  }
+  // made() returns integers, the value of each is of(its index).
+  template <class T, class Of>
+  T* made(std::size_t count, Of of) {
+    auto* const all = result<T>(count);
+    for (std::size_t i = 0; i < count; ++i) all[i] = static_cast<T>(of(i));
+    is_made(all);
+    return all;
+  }
+  // result() returns what the operation returns, or counts of the master.
+  template <class T>
+  T* result(std::size_t count = 1) {
+    return static_cast<T*>(memory(count * sizeof(T)));
+  }
+  std::int32_t* integers(std::size_t count) {
+    return static_cast<std::int32_t*>(next(count * 4, std::nullopt));
+  }
+  Tensors float32() { return array(kFloat32); }
+  // model() is the model weights that a step writes, if --to is given.
+  Tensors model() { return to ? array(to) : Tensors(); }
+  Matrix matrix(std::size_t rows, std::size_t columns, ScalarType type);
+  Matrix matrix(std::size_t rows) {
+    return matrix(rows, size(kSizeColumns), dtype);
+  }
+  Matrix matrix() { return matrix(size(kSizeRows)); }
+  // vector() is a weight or bias of a norm.
+  RowVector vector() { return {matrix(1).data, dtype}; }
+  Heads heads(SizeOption rows);
+  Heads queries() { return heads(kSizeQueries); }
+  Heads keys() { return heads(kSizeKeys); }
+  Matrix tokens() { return matrix(size(kSizeTokens)); }
+  std::size_t query_count() const {
+    return size(kSizeBatch) * size(kSizeHeads) * size(kSizeQueries);
+  }
+  float* of_rows() { return numbers(size(kSizeRows)); }
+  float* of_columns() { return numbers(size(kSizeColumns)); }
+  std::size_t choices() const { return size(kSizeTokens) * size(kSizeChoices); }
+
   Sizes sizes;                  // of an operation without a list
   ScalarType dtype = kFloat32;  // the same
+  std::optional<ScalarType> to;
+  Machine* machine = nullptr;
 };
 
-// run_operation() runs the operation of that name on a machine that only counts
-// transfers; its arrays are addresses without memory. Throws UsageError for a
-// bad name, a `to` that the operation does not take, and sizes that it lacks or
-// does not take; Error if the library refuses the arguments.
-void run_operation(const std::string& name, const Arguments& arguments,
-                   Machine& machine);
+constexpr std::uint32_t bits_of(std::initializer_list<SizeOption> sizes) {
+  std::uint32_t bits = 0;
+  for (const SizeOption size : sizes) bits |= 1u << size;
+  return bits;
+}
+inline constexpr std::uint32_t kOfMatrix = bits_of({kSizeRows, kSizeColumns});
+inline constexpr std::uint32_t kOfHeads =
+    bits_of({kSizeBatch, kSizeHeads, kSizeQueries, kSizeKeys, kSizeColumns});
+inline constexpr std::uint32_t kOfChoices =
+    bits_of({kSizeTokens, kSizeExperts, kSizeChoices});
+inline constexpr std::uint32_t kOfTokens = kOfChoices | bits_of({kSizeColumns});
+
+// OperationRow is a function of the API. Its arrays may get addresses in any
+// order, because these differ by multiples of a line. The tests of the library
+// run every row: the same bits on every machine, nothing written on errors.
+struct OperationRow {
+  const char* name;
+  std::uint32_t sizes;  // required; none: takes a list
+  void (*run)(Call& call);
+  bool takes_to = false;
+  bool takes_causal = false;
+};
+const std::vector<OperationRow>& operation_rows();
 
 // Predicted is one prediction and its arguments.
 struct Predicted {

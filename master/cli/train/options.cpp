@@ -236,7 +236,7 @@ void TrainArguments::add_optimizer(CLI::App& command) {
            "decay of the second moment");
   add_real(command, "--adam-eps", adam_.eps, 0, kLargest,
            "added to the square root");
-  add_real(command, "--sgd-momentum", sgd_momentum_, 0, kLargest,
+  add_real(command, "--sgd-momentum", sgd_.momentum, 0, kLargest,
            "momentum of sgd");
   add_real(command, "--clip-grad", options_.optimizer.clip_grad, 0, kLargest,
            "largest norm of all gradients; 0: no clipping");
@@ -399,11 +399,9 @@ void TrainArguments::settle_optimizer(const CLI::App& command) {
   for (const char* option : {"--adam-beta1", "--adam-beta2", "--adam-eps"}) {
     refuse(command, option, found, "adamw or adam");
   }
-  SgdOptions chosen;
-  chosen.lr = adam_.lr;
-  chosen.weight_decay = adam_.weight_decay;
-  chosen.momentum = sgd_momentum_;
-  options_.optimizer.optimizer = chosen;
+  sgd_.lr = adam_.lr;
+  sgd_.weight_decay = adam_.weight_decay;
+  options_.optimizer.optimizer = sgd_;
 }
 
 void TrainArguments::settle_files(const CLI::App& command) const {
@@ -474,7 +472,7 @@ void TrainArguments::note_decisive() {
   decisive["--optimizer"] = optimizer_;
   note("--lr", adam_.lr);
   note("--weight-decay", adam_.weight_decay);
-  if (optimizer_ == "sgd") return note("--sgd-momentum", sgd_momentum_);
+  if (optimizer_ == "sgd") return note("--sgd-momentum", sgd_.momentum);
   note("--adam-beta1", adam_.beta1);
   note("--adam-beta2", adam_.beta2);
   note("--adam-eps", adam_.eps);

@@ -82,7 +82,7 @@ class TrainArguments {
   std::vector<std::string> scaler_options_;  // KEY=VALUE
   std::string optimizer_ = "adamw";
   AdamOptions adam_ = AdamWOptions();
-  double sgd_momentum_ = 0.9;
+  SgdOptions sgd_{1e-3, 0.9};
 };
 
 }  // namespace swamp::cli

@@ -1,7 +1,7 @@
-"""What torch.compile sees of PyTorch's layer_norm, rms_norm, log_softmax and
-cross_entropy: if swamp's kernels are switched on, swamp's operators.
+"""What torch.compile sees of PyTorch's layer_norm, rms_norm, log_softmax,
+cross_entropy and activations: if swamp's kernels are switched on, swamp's operators.
 
-PyTorch composes these four of others, for which inductor generates code of its
+PyTorch composes the first four of others, for which inductor generates code of its
 own. A kernel for the Python dispatcher, which runs only where PyTorch traces, sees
 the call first. It lets swamp's kernel of the dispatcher decide as in eager mode;
 that one calls an operator ``swamp::*``, which inductor leaves as it is.
@@ -50,6 +50,8 @@ def _is_compiling() -> bool:
     translator = sys.modules.get("torch._dynamo.symbolic_convert")
     return (translator is not None
             and getattr(translator.tls, "current_tx", None) is not None
+            # Not inductor's own patterns, which it traces while it compiles.
+            and torch._guards.TracingContext.try_get() is not None
             and not torch.compiler.is_exporting()
             and torch._C._functorch.peek_interpreter_stack() is None)
 
@@ -78,7 +80,7 @@ def _can_replace() -> bool:
     except (AttributeError, ImportError, TypeError) as error:
         warnings.warn(
             "swamp_torch: torch.compile uses PyTorch's layer_norm, rms_norm, "
-            "log_softmax and cross_entropy, because PyTorch "
+            "log_softmax, cross_entropy and activations, because PyTorch "
             f"{torch.__version__} is not as expected: {error}")
         return False
     return True
@@ -134,6 +136,32 @@ def _log_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
     return result
 
 
+def _takes_activation(x: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
+    """Whether an activation has swamp's bits. Of 16 bits alone inductor's code, which
+    joins it with other operators, is faster."""
+    numbers = [abs(v) for v in (*args, *kwargs.values()) if isinstance(v, (int, float))]
+    return (switches[1] and x.device.type == "cpu" and x.layout == torch.strided
+            and x.dtype in (torch.float32, torch.float16, torch.bfloat16)
+            and kwargs.get("approximate", "none") in ("none", "tanh")
+            and all(v <= torch.finfo(torch.float32).max for v in numbers))
+
+
+def _activation(name: str) -> Callable[..., torch.Tensor]:
+    """An activation of PyTorch by swamp's operator."""
+    def call(x: torch.Tensor, beta: float = 1, threshold: float = 20, *,
+             approximate: str = "none") -> torch.Tensor:
+        result: torch.Tensor = _ops.activation(
+            x, "gelu_tanh" if approximate == "tanh" else name, beta, threshold)
+        return result
+    return call
+
+
+def _activation_(name: str) -> Callable[..., torch.Tensor]:
+    """The same in place; autograd keeps a copy of the old values."""
+    call = _activation(name)
+    return lambda x, **kwargs: x.copy_(call(x.clone(), **kwargs))
+
+
 def _takes_embedding(grad: torch.Tensor, *args: Any) -> bool:
     return switches[1] and grad.device.type == "cpu"
 
@@ -143,7 +171,12 @@ _OPAQUE = {
     torch.ops.aten.log_softmax.int: (_takes_log_softmax, _log_softmax),
     torch.ops.aten.embedding_dense_backward.default: (
         _takes_embedding, _ops._embedding_dense_backward),
+    torch.ops.aten.softplus.default: (_takes_activation, _activation("softplus")),
 }
+for _name in ("silu", "gelu", "tanh", "sigmoid", "exp"):
+    for _suffix, _call in (("", _activation), ("_", _activation_)):
+        _OPAQUE[getattr(torch.ops.aten, _name + _suffix).default] = (
+            _takes_activation, _call(_name))
 
 
 def register() -> None:

@@ -114,7 +114,7 @@ def report(model: torch.nn.Module, *, plot: Optional[str] = None,
 
     Raises:
         ValueError: nothing was recorded.
-        ImportError: there is no matplotlib for `plot`.
+        ImportError: matplotlib is missing, which `plot` needs.
     """
     rows = [row._replace(layer=name or "(root)")
             for name, layer in _layers(model).items()

@@ -39,9 +39,10 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             which :func:`info` says "emulated, slow" under ``products``, and in
             bfloat16 on those with AMX); and whether
             ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
-            of class indices, ``layer_norm`` and ``rms_norm`` of such tensors are
-            swamp's, with float32 arithmetic inside, under autocast too, which
-            then does not copy the logits to float32. ``nll_loss`` and
+            of class indices, ``layer_norm``, ``rms_norm``, ``gelu``, ``tanh`` and
+            ``softplus`` of such tensors are swamp's, with float32 arithmetic
+            inside, under autocast too, which then does not copy the logits to
+            float32. ``nll_loss`` and
             ``cross_entropy`` of class probabilities are PyTorch's in float32,
             rounded once, because the sum of float16 losses may be inf.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
@@ -50,10 +51,14 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             threads. PyTorch's own kernel computes what swamp does not take:
             dropout, float64, more than 256 channels, or sizes that need more LDM
             than ``SWAMP_LDM_BYTES``.
-        reproducible: whether all of these operators of float32, float16 and
-            bfloat16 CPU tensors are swamp's, so that their bits are the same on
-            every CPU and any number of threads; slow on CPUs without fused
-            multiply-add. Operators that swamp does not replace may still depend
+        reproducible: whether all of these operators, and ``silu``, ``sigmoid`` and
+            ``exp``, of float32, float16 and bfloat16 CPU tensors are swamp's, so
+            that their bits are the same on every CPU and any number of threads;
+            slow on CPUs without fused multiply-add. float32 activations are
+            computed in float64 (errors: 0.501 units in the last place), in 0.4 to 8
+            times PyTorch's time. In a thread that flushes subnormal numbers
+            (``torch.set_flush_denormal``), 16-bit activations of arguments beyond 87
+            may be 0 or inf. Operators that swamp does not replace may still depend
             on the number of threads or on the CPU (below). So do products whose
             operands are misaligned or overlap the result.
 
@@ -83,8 +88,9 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     compiled again, once for each setting of the switches, and caches on disk
     distinguish them (``torch.compiler.config.cache_key_tag`` gets a suffix). In
     transformations of ``torch.func`` and blocks of ``torch.inference_mode()`` in a
-    compiled function inductor's code remains, as does everything that inductor
-    makes of other operators, so that compiled and eager training differ; code of
+    compiled function inductor's code remains, as does that of activations with
+    ``out=`` and of direct calls of ``silu_backward`` and the like, and everything
+    that inductor makes of other operators, so that compiled and eager training differ; code of
     ``cpp_wrapper=True`` calls PyTorch's kernels. With
     ``torch.compiler.nested_compile_region`` repeated layers are compiled once, with
     the same bits. The gradient of an embedding is PyTorch's kernel with
@@ -98,9 +104,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
       dimension; ``sum``, ``mean`` of a whole tensor or one long column,
       ``mse_loss``, ``l1_loss``, ``cross_entropy`` of class probabilities (of 16
       bits some); ``batch_norm`` of [N, C] (of 16 bits its gradients).
-    - float32 only: the gradient of ``var`` of a whole tensor; ``dot``;
-      ``gelu(approximate="tanh")``, ``silu``, ``sigmoid``, ``pow`` at sizes that
-      threads do not divide by the vector's width; the gradient of ``group_norm``;
+    - float32 only: the gradient of ``var`` of a whole tensor; ``dot``; ``pow`` at
+      sizes that threads do not divide by the vector's width; the gradient of ``group_norm``;
       ``batch_norm`` of channels_last; the gradient of ``x[index]`` and
       ``index_put(accumulate=True)``, by atomics, so also from run to run.
     - 16 bits only: ``norm`` of a whole tensor (float16); ``rsqrt`` at such sizes.
@@ -108,13 +113,13 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     No difference was found in ``embedding``, ``embedding_bag`` and their gradients;
     sums over rows, columns and all dimensions but channels; ``logsumexp``,
     ``softmax`` over the last dimension, ``log_softmax``, ``nll_loss``,
-    ``cross_entropy``; ``gelu``, ``relu``, ``tanh``, ``exp``, ``sin``, ``cos``;
+    ``cross_entropy``; ``relu``, ``sin``, ``cos``;
     ``linear``, ``matmul``, ``mv``, ``einsum``, attention, ``dropout``;
     ``layer_norm``, ``rms_norm``, ``batch_norm`` of contiguous images; convolutions,
     pooling, ``interpolate``; ``index_select``, ``gather``, ``index_add``,
     ``scatter_add``, ``scatter_reduce``, ``cumsum``, ``cat``, ``split``. A size that
-    was not tried may differ. ``gelu``, ``softmax`` and ``exp`` may depend on the
-    CPU's vectors.
+    was not tried may differ. ``softmax``, ``pow``, ``glu``, ``mish`` and
+    ``logsigmoid`` may depend on the CPU's vectors.
     """
     _compile.set_switches(half_precision, reproducible)
     _ops.set_attention(attention)
@@ -124,9 +129,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
 def disable() -> None:
     """Restores PyTorch's own kernels, in the whole process.
 
-    The functions and classes of this package (:func:`any_nonfinite`,
-    :func:`grad_norm_and_check`, :func:`clip_grad_norm_`, :class:`AdamW`,
-    :class:`Adam`, :class:`SGD`) still use swamp's. For threads and
+    The functions and classes of this package still use swamp's. For threads and
     ``torch.compile`` see :func:`enable`.
     """
     _compile.set_switches(False, False)

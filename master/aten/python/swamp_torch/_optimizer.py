@@ -28,6 +28,10 @@ from ._optimizer_state import (STEP, Bucket, Collected, keep_as_it_is,
 Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]],
                Iterable[Tuple[str, Tensor]]]
 
+# The options of all rules that are one number or flag.
+_NUMBERS = ("lr", "momentum", "dampening", "eps", "weight_decay",
+            "decoupled_weight_decay", "amsgrad", "nesterov", "maximize", "max_norm")
+
 
 class _Optimizer(torch.optim.Optimizer):
     """What the optimizers share. A class derives from this one and then from
@@ -35,6 +39,7 @@ class _Optimizer(torch.optim.Optimizer):
 
     # torch.amp.GradScaler reads this; a class attribute, so that copies have it.
     _step_supports_amp_scaling = True
+    _rule: str  # of the kernels
     _counts_steps = False  # whether the state of a parameter has a step count
 
     skipped: bool = False
@@ -49,20 +54,18 @@ class _Optimizer(torch.optim.Optimizer):
         in the order of the rule; or a Storage, if it depends on the parameter."""
         raise NotImplementedError
 
-    def _take(self, lists: Any, index: int, bucket: Bucket, inv_scale: Tensor,
-              max_norm: float) -> None:
-        """Takes the step of one bucket."""
-        raise NotImplementedError
-
-    def _set_step_options(self, max_norm: Optional[float],
-                          process_group: Optional[Any],
-                          unscale_grads: bool) -> None:
+    def _set_options(self, process_group: Optional[Any], unscale_grads: bool,
+                     **options: Any) -> None:
+        """Sets what swamp's classes have beside torch.optim's options; `options` are
+        those of groups."""
         self.process_group = process_group
         self.unscale_grads = unscale_grads
-        self.defaults["max_norm"] = max_norm
+        self.defaults.update(options)
         for group in self.param_groups:
-            group.setdefault("max_norm", max_norm)
+            for name, value in options.items():
+                group.setdefault(name, value)
             check_numbers(group)
+            check_storage(group)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds a group, as ``torch.optim.Optimizer.add_param_group``.
@@ -159,8 +162,11 @@ class _Optimizer(torch.optim.Optimizer):
         if clips and (now.buckets or now.is_split):
             self.grad_norm = now.grad_norm(inv_scale, self.process_group)
         for index, bucket in enumerate(now.buckets):
-            self._take(now.lists, index, bucket, inv_scale,
-                       bucket.group["max_norm"] or 0.0)
+            numbers = _numbers_of(bucket)
+            if numbers != bucket.numbers:
+                now.lists.set_options(index, self._rule, numbers)
+                bucket.numbers = numbers
+            now.lists.step(index, inv_scale, self.grad_norm)
             bucket.store_fresh()
         if self.unscale_grads and scale is not None:
             now.unscale_grads(inv_scale)
@@ -270,14 +276,8 @@ class _Optimizer(torch.optim.Optimizer):
 class _Adam(_Optimizer):
     """The rule of Adam and AdamW."""
 
+    _rule = "adam"
     _counts_steps = True
-
-    def _set_storage(self, **options: Any) -> None:
-        self.defaults.update(options)
-        for group in self.param_groups:
-            for name, value in options.items():
-                group.setdefault(name, value)
-            check_storage(group)
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -296,16 +296,6 @@ class _Adam(_Optimizer):
             return storage_of(group)
         return (("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"]
                 else ("exp_avg", "exp_avg_sq"))
-
-    def _take(self, lists: Any, index: int, bucket: Bucket, inv_scale: Tensor,
-              max_norm: float) -> None:
-        group = bucket.group
-        beta1, beta2 = map(float, group["betas"])
-        lists.adam(index, inv_scale, self.grad_norm, float(max_norm),
-                   float(group["lr"]), beta1, beta2, float(group["eps"]),
-                   float(group["weight_decay"]),
-                   bool(group["decoupled_weight_decay"]), bool(group["amsgrad"]),
-                   bool(group["maximize"]), int(group["seed"]))
 
 
 class Adam(_Adam, torch.optim.Adam):
@@ -329,8 +319,8 @@ class Adam(_Adam, torch.optim.Adam):
                          capturable=capturable, differentiable=differentiable,
                          fused=fused,
                          decoupled_weight_decay=decoupled_weight_decay)
-        self._set_step_options(max_norm, process_group, unscale_grads)
-        self._set_storage(master_weights=master_weights, rounding=rounding,
+        self._set_options(process_group, unscale_grads, max_norm=max_norm,
+                          master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
 
@@ -453,14 +443,16 @@ class AdamW(_Adam, torch.optim.AdamW):
                          maximize=maximize, foreach=foreach,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused)
-        self._set_step_options(max_norm, process_group, unscale_grads)
-        self._set_storage(master_weights=master_weights, rounding=rounding,
+        self._set_options(process_group, unscale_grads, max_norm=max_norm,
+                          master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
 
 class SGD(_Optimizer, torch.optim.SGD):
     """``torch.optim.SGD`` by swamp's kernel, with the bits of both its forms: see
     :class:`AdamW`. The state has ``momentum_buffer``, if there is a momentum."""
+
+    _rule = "sgd"
 
     def __init__(self, params: Params, lr: Union[float, Tensor] = 1e-3,
                  momentum: float = 0, dampening: float = 0,
@@ -473,18 +465,19 @@ class SGD(_Optimizer, torch.optim.SGD):
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
                          maximize=maximize, foreach=foreach,
                          differentiable=differentiable, fused=fused)
-        self._set_step_options(max_norm, process_group, unscale_grads)
+        self._set_options(process_group, unscale_grads, max_norm=max_norm)
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
 
-    def _take(self, lists: Any, index: int, bucket: Bucket, inv_scale: Tensor,
-              max_norm: float) -> None:
-        group = bucket.group
-        lists.sgd(index, bucket.fresh, inv_scale, self.grad_norm, float(max_norm),
-                  float(group["lr"]), float(group["momentum"]),
-                  float(group["dampening"]), float(group["weight_decay"]),
-                  bool(group["nesterov"]), bool(group["maximize"]))
+
+def _numbers_of(bucket: Bucket) -> Dict[str, Any]:
+    """The options of a bucket's step, with beta1 and beta2 for betas."""
+    group = bucket.group
+    numbers = {name: float(group[name] or 0) for name in _NUMBERS if name in group}
+    beta1, beta2 = group.get("betas", (0, 0))
+    return {**numbers, "beta1": float(beta1), "beta2": float(beta2),
+            "seed": int(group.get("seed", 0)), "first": bucket.fresh}
 
 
 def _refuse_rules(group: Dict[str, Any]) -> None:

@@ -21,34 +21,31 @@ State = Dict[Tensor, Dict[str, Any]]
 Group = Dict[str, Any]
 
 
-def zeros(param: Tensor) -> Tensor:
-    """A moment of a parameter."""
-    return torch.zeros_like(param, dtype=torch.float32,
-                            memory_format=torch.preserve_format)
-
-
-def master_of(param: Tensor, state: Dict[str, Any]) -> Tensor:
-    """The float32 master of a 16-bit parameter, which is made if it is missing."""
-    master: Optional[Tensor] = state.get(MASTER)
-    if master is None:
-        master = state[MASTER] = param.detach().to(torch.float32)
-    return master
+def zeros(params: Iterable[Tensor]) -> List[Tensor]:
+    """Float32 zeros for each parameter. The threads that step them write them
+    first: the system puts a page of memory on the NUMA node of the first writer."""
+    made = [torch.empty_like(p, dtype=torch.float32, requires_grad=False,
+                             memory_format=torch.preserve_format) for p in params]
+    if made:
+        torch.ops.swamp.foreach_zero_([part_of(t) for t in made])
+    return made
 
 
 class Bucket:
     """Parameters of one group that are stepped by one call.
 
     Attributes:
-        steps: their step counts, which are equal; empty for SGD.
+        steps: their step counts, which are equal; empty without them.
         fresh: whether the tensors of the rule are new; store_fresh() puts them
             into the states.
         fields: what was taken from the states, by name.
         rule: the names of the group, or its storage.
         kind: how Adam stores the states; None: float32.
+        numbers: the options of its last step.
     """
 
     __slots__ = ("group", "steps", "names", "fresh", "params", "states", "fields",
-                 "rule", "kind", "_new")
+                 "rule", "kind", "numbers", "_new")
 
     def __init__(self, group: Group, names: Sequence[str],
                  fresh: bool = False) -> None:
@@ -61,23 +58,31 @@ class Bucket:
         self.fields: Dict[str, List[Tensor]] = {}
         self.rule: Sequence[Any] = names
         self.kind: Optional[Kind] = None
+        self.numbers: Dict[str, Any] = {}
         self._new: List[List[Tensor]] = []
 
     def finish(self, single: bool) -> List[List[Tensor]]:
         """Collects the tensors of the states: masters, then what the rule needs."""
-        masters = [] if single else [master_of(p, s) for p, s
-                                     in zip(self.params, self.states)]
+        masters = [] if single else self._tensors_of(MASTER)
         if self.fresh:
-            tensors = self._new = [[zeros(p) for p in self.params]
-                                   for _ in self.names]
+            tensors = self._new = [zeros(self.params) for _ in self.names]
         else:
-            tensors = [[s[name] for s in self.states] for name in self.names]
+            tensors = [self._tensors_of(name) for name in self.names]
             self.fields.update(zip(self.names, tensors))
         if masters:
             self.fields[MASTER] = masters
         if self.steps:
             self.fields[STEP] = self.steps
         return [masters, *tensors]
+
+    def _tensors_of(self, name: str) -> List[Tensor]:
+        """The tensors of the states with this name. Those that are missing are made:
+        masters are copies of the parameters, moments are 0."""
+        absent = [(p, s) for p, s in zip(self.params, self.states)
+                  if s.get(name) is None]
+        for tensor, (param, state) in zip(zeros(p for p, _ in absent), absent):
+            state[name] = tensor if name != MASTER else tensor.copy_(param.detach())
+        return [s[name] for s in self.states]
 
     def store_fresh(self) -> None:
         """Stores new tensors after their first step."""
@@ -240,12 +245,8 @@ class Collected:
             fresh = False
             if counts:
                 state = all_states[param]
-                if STEP not in state or not all(n in state for n in names):
-                    if STEP not in state:
-                        state[STEP] = number(0.0)
-                    for name in names:
-                        if name not in state:
-                            state[name] = zeros(param)
+                if STEP not in state:
+                    state[STEP] = number(0.0)
                 step = _count_of(state)
             else:
                 state = all_states[param] if names or not single else {}

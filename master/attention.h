@@ -1,0 +1,164 @@
+// What attention and its gradients have in common: validation, panels of rows,
+// and one call after validation.
+#ifndef SWAMP_MASTER_ATTENTION_H_
+#define SWAMP_MASTER_ATTENTION_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "master/attention_mask.h"
+#include "master/row_launch.h"
+#include "slave/attention_args.h"
+#include "swamp/attention.h"
+
+namespace swamp::master {
+
+// require_attention() checks what forward and backward have in common.
+void require_attention(const Heads& q, const Heads& k, const Heads& v,
+                       const AttentionOptions& options);
+// require_like_heads() checks an array that has the shape of `other`, but the
+// columns of `columns_of`.
+void require_like_heads(const char* name, const Heads& x, const Heads& other,
+                        const char* other_name, std::size_t columns,
+                        const char* columns_of);
+
+// PanelOperations is an operation whose unit is a panel: [0] of `lanes` rows,
+// [1] of the last panel of a head.
+struct PanelOperations {
+  slave::AttentionArgs args[2];
+  Operation operations[2];
+
+  // set_bytes(operation, rows) sets the bytes of the operands of a panel.
+  template <class SetBytes>
+  PanelOperations(const KernelInfo& kernel, const slave::AttentionArgs& common,
+                  const Panels& panels, std::size_t scratch_bytes,
+                  SetBytes set_bytes) {
+    const std::size_t last = panels.rows % panels.lanes;
+    for (int i = 0; i < 2; ++i) {
+      const std::size_t rows = i == 1 && last != 0 ? last : panels.lanes;
+      args[i] = common;
+      args[i].rows = static_cast<std::uint32_t>(rows);
+      operations[i] = Operation(kernel, &args[i]);
+      operations[i].scratch_bytes = static_cast<std::uint32_t>(scratch_bytes);
+      set_bytes(operations[i], rows);
+    }
+  }
+  PanelOperations(const PanelOperations&) = delete;
+
+  RowTable table(std::size_t count, Buffer<std::byte>& memory) const {
+    return {operations, 2, count, false, {1, ~std::size_t{0}}, memory};
+  }
+};
+
+// Attention is one call, after validation.
+struct Attention {
+  Machine::Impl& machine;
+  const Heads& q;
+  const Heads& k;
+  const Heads& v;
+  const AttentionOptions& options;
+  slave::AttentionArgs args;
+  Panels queries;
+  std::size_t element_bytes;
+
+  Attention(Machine::Impl& where, const Heads& query, const Heads& key,
+            const Heads& value, const AttentionOptions& how)
+      : machine(where),
+        q(query),
+        k(key),
+        v(value),
+        options(how),
+        args{static_cast<std::uint32_t>(q.columns),
+             static_cast<std::uint32_t>(v.columns),
+             0,
+             0,
+             how.scale.value_or(static_cast<float>(
+                 1 / std::sqrt(static_cast<double>(q.columns)))),
+             0},
+        queries{q.batch * q.heads, q.rows, 0},
+        element_bytes(kScalarTypeBytes[q.dtype]) {}
+
+  std::byte* row(const Heads& x, std::size_t i) const {
+    return static_cast<std::byte*>(x.data) + i * x.columns * element_bytes;
+  }
+  // visible_keys() is the number of keys that query 0 sees: query i sees i
+  // more. Negative if it sees none.
+  std::int64_t visible_keys() const {
+    switch (options.causal) {
+      case AttentionCausal::top_left:
+        return 1;
+      case AttentionCausal::bottom_right:
+        return 1 + static_cast<std::int64_t>(k.rows) -
+               static_cast<std::int64_t>(q.rows);
+      case AttentionCausal::none:
+        break;
+    }
+    return slave::AttentionPosition::kAll;
+  }
+
+  // packed_operations() returns the operations of attention_pack or
+  // attention_unpack: rows of x, and their packed panel. `wide` is whether
+  // attention_pack also widens the rows.
+  PanelOperations packed_operations(const KernelInfo& kernel, const Heads& x,
+                                    const Panels& panels, float scale,
+                                    bool wide = false) const {
+    using At = slave::AttentionPackOperand;
+    using To = slave::AttentionUnpackOperand;
+    static_assert(int{At::x} == int{To::x} &&
+                  int{At::packed} == int{To::packed});
+    slave::AttentionArgs packed = args;
+    packed.columns = static_cast<std::uint32_t>(x.columns);
+    packed.scale = scale;
+    const std::size_t wide_bytes =
+        wide ? slave::attention_padded(x.columns) * sizeof(float) : 0;
+    return {kernel, packed, panels,
+            slave::attention_output_scratch_bytes(x.columns),
+            [&](Operation& operation, std::size_t rows) {
+              operation.set_unit_bytes(At::x, rows * x.columns * element_bytes);
+              operation.set_unit_bytes(
+                  At::packed, panels.lanes * x.columns * sizeof(float));
+              if (kernel.operand_count == To::count) return;
+              operation.set_unit_bytes(At::wide, rows * wide_bytes);
+            }};
+  }
+  PanelOperations pack_operations(const Heads& x, const Panels& panels,
+                                  bool wide = false) const {
+    return packed_operations(row_kernel<KernelFamily::attention_pack>(x.dtype),
+                             x, panels, args.scale, wide);
+  }
+
+  // choose_lanes() sets the size of a panel: the largest that fits into LDM,
+  // but not more than `most`, and not twice as many lanes as rows. need_of()
+  // returns the need of the operation that needs the most LDM.
+  template <class Need>
+  void choose_lanes(Panels& panels, std::size_t most, Need need_of) {
+    for (std::size_t lanes = most;; lanes /= 2) {
+      panels.lanes = lanes;
+      args.lanes = static_cast<std::uint32_t>(lanes);
+      if (lanes == slave::kAttentionLanes) {
+        require_ldm("q", {q.data, q.rows, q.columns, q.dtype}, need_of());
+        return;
+      }
+      if (lanes / 2 < panels.rows && need_of().fits()) return;
+    }
+  }
+
+  // heads_at_once() returns how many heads are computed at once if `wanted` are
+  // enough, so that the last ones are about as many.
+  static std::size_t heads_at_once(std::size_t wanted, std::size_t heads) {
+    const std::size_t most = std::clamp<std::size_t>(wanted, 1, heads);
+    const std::size_t times = (heads + most - 1) / most;
+    return (heads + times - 1) / times;
+  }
+};
+
+// find_dots() computes the AttentionDot of each query. LogSumExp::low is 0
+// unless has_lost_lse(). The memory is kept for the calling thread.
+slave::AttentionDot* find_dots(const Attention& call, const Heads& gradient,
+                               const Heads& out, const float* lse);
+
+}  // namespace swamp::master
+
+#endif  // SWAMP_MASTER_ATTENTION_H_

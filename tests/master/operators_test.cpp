@@ -1,0 +1,158 @@
+// Properties of every operator (support/operators.h): the same bits on every
+// machine, in place, and in the caller's floating-point environment; any LDM.
+#include "support/operators.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "machines.h"
+#include "support/float_environment_scope.h"
+#include "support/random.h"
+#include "swamp/error.h"
+
+namespace swamp::test {
+namespace {
+
+class Operators : public testing::TestWithParam<std::string> {
+ protected:
+  // for_each_case() calls body(case, call) for the cases of the row, after a
+  // call on the default machine.
+  template <class Body>
+  static void for_each_case(Body body) {
+    const std::size_t reports = runtime::report_count();
+    for (const OperatorCase& one : operator_cases()) {
+      if (one.operation != GetParam()) continue;
+      static const MachineConfig plain = plain_machine().info().chosen;
+      const bool needs_ldm =
+          plain.transfer != "view" || plain.backend == "athread";
+      if (needs_ldm && plain.ldm_bytes < one.ldm_bytes()) continue;
+      SCOPED_TRACE(one.name());
+      SeededCall call(one);
+      call.run(plain_machine());
+      body(one, call);
+      if (HasFailure()) return;
+    }
+    EXPECT_EQ(runtime::report_count(), reports);
+  }
+};
+
+// draw() returns a number below `limit` that depends on the case.
+std::size_t draw(const OperatorCase& one, std::size_t limit) {
+  return Random(static_cast<std::size_t>(&one - operator_cases().data()))
+      .below(limit);
+}
+
+// They give one visit with one tile or several, and two visits. A case of rows
+// runs on one of them, because there are many.
+std::vector<MachineShape> shapes_of(const OperatorCase& one) {
+  const std::size_t ldm = one.ldm_bytes();
+  const MachineShape shapes[] = {{1, 3, ldm}, {1, 2, 4 * ldm}, {6, 64, ldm}};
+  if (one.is_list()) return {std::begin(shapes), std::end(shapes)};
+  return {shapes[draw(one, 3)]};
+}
+
+TEST_P(Operators, SameBitsOnEveryMachine) {
+  for_each_case([](const OperatorCase& one, SeededCall& call) {
+    const auto expected = call.results();
+    on_machines(shapes_of(one), false, [&](Machine& machine) {
+      call.run(machine);
+      EXPECT_TRUE(call.results() == expected);
+      if (!call.works_in_place()) return;
+      call.run(machine, true);
+      EXPECT_TRUE(call.results() == expected) << "in place";
+    });
+  });
+}
+
+// Some small cases, each in one environment. Only lists and products have the
+// same signs of zero everywhere in directed rounding modes.
+TEST_P(Operators, CallersFloatEnvironmentReachesEverySlave) {
+  for_each_case([](const OperatorCase& one, SeededCall& call) {
+    const std::size_t drawn = draw(one, 8 * std::size(kFloatEnvironments));
+    if (!one.is_small() || drawn % 8 != 0) return;
+    const FloatEnvironment& environment = kFloatEnvironments[drawn / 8];
+    const bool directed = (environment.control & (kDown | kUp | kToZero)) != 0;
+    if (directed && !one.is_list() && one.operation.find("product") != 0)
+      return;
+    SCOPED_TRACE(environment.name);
+    const auto plain = call.results();
+    std::vector<std::vector<std::byte>> expected;
+    {
+      const ControlScope scope(environment.control);
+      call.run(plain_machine());
+      expected = call.results();
+    }
+    on_machines(shapes_of(one), false, [&](Machine& machine) {
+      {
+        const ControlScope scope(environment.control);
+        call.run(machine);
+      }
+      EXPECT_TRUE(call.results() == expected);
+      call.run(machine);
+      EXPECT_TRUE(call.results() == plain) << "after it";
+    });
+  });
+}
+
+// Any LDM and any tile: the right bits, or an error that has written nothing.
+TEST_P(Operators, LittleLdm) {
+  static std::vector<std::unique_ptr<Machine>> machines;
+  Random random(85);
+  for (std::size_t bytes = 1024; bytes < 300000 && machines.size() < 48;
+       bytes += 128 * (1 + random.below(bytes / 512))) {
+    MachineConfig config;
+    config.backend = "serial";
+    config.transfer = machines.size() % 2 == 0 ? "copy" : "check";
+    config.core_groups = 1;
+    config.slaves_per_group = 2;
+    config.ldm_bytes = bytes;
+    machines.push_back(make_machine(config));
+    const std::size_t tiles[] = {0, 1, 129, 1000, ~std::size_t{0} / 2};
+    if (machines.size() % 3 == 0) {
+      machines.back()->impl().tuning.tile_bytes = tiles[random.below(5)];
+    }
+  }
+  std::size_t tried = 0, right = 0;
+  for_each_case([&](const OperatorCase& one, SeededCall& call) {
+    if (!one.is_small()) return;
+    const auto expected = call.results();
+    // More than it needs is often given by the last machines.
+    for (const std::size_t of : {machines.size(), machines.size() / 2}) {
+      Machine& machine = *machines[draw(one, of)];
+      SCOPED_TRACE(to_text(machine.info().chosen));
+      ++tried;
+      try {
+        call.run(machine);
+        EXPECT_TRUE(call.results() == expected);
+        ++right;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), SWAMP_UNSUPPORTED) << error.what();
+        EXPECT_TRUE(call.is_untouched()) << error.what();
+      }
+    }
+  });
+  EXPECT_EQ(right == 0, tried == 0);
+}
+
+std::vector<std::string> operations() {
+  std::vector<std::string> names;
+  for (const OperatorCase& one : operator_cases()) {
+    if (std::find(names.begin(), names.end(), one.operation) == names.end()) {
+      names.push_back(one.operation);
+    }
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Operators, testing::ValuesIn(operations()),
+                         [](const testing::TestParamInfo<std::string>& it) {
+                           return it.param;
+                         });
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,706 @@
+#include "support/operators.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <map>
+
+#include "support/random.h"
+#include "swamp/activation.h"
+#include "swamp/attention.h"
+#include "swamp/float8.h"
+#include "swamp/float_formats.h"
+#include "swamp/foreach.h"
+#include "swamp/moe.h"
+#include "swamp/product.h"
+#include "swamp/rows.h"
+
+namespace swamp::test {
+namespace {
+
+using cli::OperationRow;
+using cli::Tensors;
+
+// ---- Options that `swamp predict` lacks. Each is a row.
+
+// The masks of two batches, each for two heads. Row 1 is masked as a whole.
+void masked_softmax(SeededCall& c, std::size_t variant) {
+  const std::size_t rows = c.size(cli::kSizeRows) / 4 + 1,
+                    columns = c.size(cli::kSizeColumns);
+  std::uint8_t* const mask = c.bytes(2 * rows * columns, 3);
+  std::memset(mask + columns, 1, columns);
+  c.is_made(mask);
+  SoftmaxOptions options;
+  options.scale = 0.3f;
+  options.mask = {mask, 2, 2, rows};
+  options.zero_masked_rows = variant == 0;
+  const Matrix x = c.matrix(4 * rows);
+  scaled_softmax(x, c.over(x), options, c.machine);
+}
+
+void log_softmax_rows(SeededCall& c, std::size_t) {
+  const Matrix x = c.matrix(), gradient = c.matrix();
+  const Matrix y = c.over(x);
+  log_softmax(x, y, c.machine);
+  c.next_call();
+  log_softmax_backward(gradient, y, c.over(gradient), c.machine);
+}
+
+// One in five targets is ignored.
+void cross_entropy_rows(SeededCall& c, std::size_t variant) {
+  const std::size_t rows = c.size(cli::kSizeRows),
+                    columns = c.size(cli::kSizeColumns);
+  const auto* targets = c.made<std::int64_t>(rows, [&](std::size_t i) {
+    return i % 5 == 2 ? -100 : static_cast<std::int64_t>(i * 7919 % columns);
+  });
+  CrossEntropyOptions options;
+  options.label_smoothing = variant % 2 != 0 ? 0.1 : 0;
+  options.z_loss = variant < 2 ? 0 : 1e-2;
+  if (variant >= 2) options.class_weights = c.of_columns();
+  const Matrix x = c.matrix();
+  float *const losses = c.of_rows(), *const lse = c.of_rows(),
+               *const low = c.of_rows(), *const gradients = c.of_rows();
+  *c.result<CrossEntropyTotal>() =
+      cross_entropy(x, targets, losses, lse, low, options, c.machine);
+  c.next_call();
+  cross_entropy_backward(x, targets, lse, low, gradients, c.over(x), options,
+                         c.machine);
+}
+
+// Without weights, or with float32 ones to which 1 is added.
+void norm_rows(SeededCall& c, std::size_t variant) {
+  const bool with_mean = variant % 2 == 0, weighted = variant >= 2;
+  const NormOptions options{1e-5, weighted};
+  RowVector weight{nullptr, kFloat32}, bias = weight;
+  if (weighted) weight.data = c.of_columns(), bias.data = c.of_columns();
+  const Matrix x = c.matrix(), y = c.matrix(), gradient = c.matrix();
+  float *const mean = c.of_rows(), *const rstd = c.of_rows(),
+               *const dweight = c.of_columns(), *const dbias = c.of_columns();
+  const Matrix dx = c.over(gradient);
+  if (with_mean) {
+    layer_norm(x, weight, bias, y, mean, rstd, options, c.machine);
+    c.next_call();
+    layer_norm_backward(gradient, x, mean, rstd, weight, dx, dweight, dbias,
+                        options, c.machine);
+  } else {
+    rms_norm(x, weight, y, rstd, options, c.machine);
+    c.next_call();
+    rms_norm_backward(gradient, x, rstd, weight, dx, dweight, options,
+                      c.machine);
+    c.next_call();
+  }
+}
+void residual_add_bias(SeededCall& c, std::size_t) {
+  const Matrix x = c.matrix();
+  residual_add_(c.matrix(x.rows, x.columns, kFloat32), x, c.vector(),
+                c.machine);
+}
+
+// Each function alone and in place, and as a gate: of two matrices, and of the
+// halves of one, whose other columns are not written.
+void activations(SeededCall& c, std::size_t variant) {
+  ActivationOptions options;
+  options.function = static_cast<Activation>(variant / 2);
+  options.beta = 1.5f;
+  options.threshold = 2;
+  const Matrix x = c.matrix(), gradient = c.matrix();
+  if (variant % 2 == 0) {
+    activation(x, c.matrix(), options, c.machine);
+    c.next_call();
+    activation_backward(gradient, x, c.over(gradient), options, c.machine);
+    c.next_call();
+    activation(x, c.over(x), options, c.machine);
+    return;
+  }
+  gated_activation(x, gradient, c.matrix(), options, c.machine);
+  c.next_call();
+  options.row_step = 2 * x.columns + 3;
+  // Returns the left half of a matrix, or the right half.
+  const auto halves = [&](Matrix all, std::size_t half) {
+    return Matrix{static_cast<std::byte*>(all.data) +
+                      half * x.columns * kFloatFormats[x.dtype].bytes,
+                  x.rows, x.columns, x.dtype};
+  };
+  const Matrix both = c.matrix(x.rows, options.row_step, x.dtype),
+               gradients = c.matrix(x.rows, options.row_step, x.dtype);
+  gated_activation(halves(both, 0), halves(both, 1), c.matrix(), options,
+                   c.machine);
+  c.next_call();
+  gated_activation_backward(gradient, halves(both, 0), halves(both, 1),
+                            halves(gradients, 0), halves(gradients, 1), options,
+                            c.machine);
+}
+
+// A third of the rows, or none, belongs to no token.
+void moe_rows(SeededCall& c, std::size_t variant) {
+  const bool all = variant == 0;
+  const std::size_t tokens = c.size(cli::kSizeTokens), rows = c.choices();
+  const auto* token_of = c.made<std::int64_t>(rows, [&](std::size_t i) {
+    return !all && i % 3 == 1 ? -1 : static_cast<std::int64_t>(i * 7 % tokens);
+  });
+  const float* const probs = all ? nullptr : c.numbers(rows);
+  const Matrix x = c.tokens(), sum = c.tokens(), permuted = c.matrix(rows);
+  moe_dot(x, token_of, permuted, c.numbers(rows), c.machine);
+  c.next_call();
+  moe_permute(x, token_of, probs, permuted, c.machine);
+  c.next_call();
+  moe_unpermute(permuted, token_of, probs, sum, c.machine);
+}
+
+void moe_losses(SeededCall& c, std::size_t) {
+  const std::size_t experts = c.size(cli::kSizeExperts),
+                    tokens = c.size(cli::kSizeTokens);
+  const auto* counts = c.made<std::int64_t>(
+      experts, [](std::size_t e) { return e * 7919 % 100; });
+  const Matrix logits = c.matrix(tokens, experts, c.dtype);
+  const AuxLossOptions options{0.01, 2 * tokens, 2};
+  float *const lse = c.numbers(tokens), *const low = c.numbers(tokens);
+  auto* const losses = c.result<double>(2);
+  losses[0] = moe_aux_loss(logits, counts, options, c.machine);
+  c.next_call();
+  losses[1] = moe_z_loss(logits, 0.5, lse, low, c.machine);
+  c.next_call();
+  moe_aux_loss_backward(1024, counts, c.matrix(tokens, experts, c.dtype),
+                        options, c.machine);
+  c.next_call();
+  moe_z_loss_backward(3, logits, 0.5, lse, low, c.over(logits), c.machine);
+}
+
+// A quarter of the keys is hidden, and all of query 3. Two heads share one of
+// keys, whose values have more columns.
+// The mask is bytes, float32, of the dtype, bytes of keys, or of queries.
+void masked_attention(SeededCall& c, std::size_t variant) {
+  Heads q = c.queries(), k = c.keys();
+  k.heads = (q.heads + 1) / 2;
+  q.heads = 2 * k.heads;
+  Heads v = k, out = q;
+  v.columns = out.columns = q.columns + 5;
+  const auto place = [&](Heads like) {
+    const std::size_t rows = like.batch * like.heads * like.rows;
+    like.data = c.matrix(rows, like.columns, c.dtype).data;
+    return like;
+  };
+  const std::size_t pairs = q.rows * k.rows;
+  AttentionOptions options;
+  options.causal = variant < 2    ? AttentionCausal::none
+                   : variant == 2 ? AttentionCausal::bottom_right
+                                  : AttentionCausal::top_left;
+  AttentionMask& mask = options.mask;
+  if (variant == 0) {
+    std::uint8_t* const visible = c.bytes(pairs, 4);
+    if (q.rows > 3) std::memset(visible + 3 * k.rows, 0, k.rows);
+    c.is_made(visible);
+    mask = {visible, 1, 1, q.rows, k.rows, true};
+  } else if (variant == 1) {
+    const float* const added = c.made<float>(q.heads * pairs, [&](auto i) {
+      const bool hidden = i % 4 == 1 || i / k.rows % q.rows == 3;
+      return hidden ? -HUGE_VALF : static_cast<float>(i % 5) * 0.25f;
+    });
+    mask = {added, 1, q.heads, q.rows, k.rows, false, kFloat32};
+  } else if (variant == 2) {
+    const Matrix added = c.matrix(q.rows, k.rows, c.dtype);
+    mask = {added.data, 1, 1, q.rows, k.rows, false, c.dtype};
+  } else if (variant == 3) {
+    mask = {c.bytes(q.batch * k.rows, 4), q.batch, 1, 1, k.rows, true};
+  } else {
+    mask = {
+        c.numbers(q.heads * q.rows), 1, q.heads, q.rows, 1, false, kFloat32};
+  }
+  q = place(q), k = place(k), v = place(v), out = place(out);
+  const Heads gradient = place(out), dq = place(q), dk = place(k),
+              dv = place(v);
+  float* const lse = c.numbers(q.batch * q.heads * q.rows);
+  attention(q, k, v, out, lse, options, c.machine);
+  c.next_call();
+  attention_backward(gradient, q, k, v, out, lse, dq, dk, dv, options,
+                     c.machine);
+}
+
+// Codes along rows and columns, or only one of them, and back: by each rule, of
+// square blocks, and of transformed columns.
+constexpr std::size_t kRuleCount = 12;
+void quantize_matrix(SeededCall& c, std::size_t variant) {
+  using S = BlockScaling;
+  const bool square = variant >= kRuleCount && variant < kRuleCount + 3;
+  const bool hadamard = variant == kRuleCount + 3;
+  const S more[] = {S::te_nvfp4, S::te_block, S::te_block_power_of_2,
+                    S::te_nvfp4};
+  const S scaling = variant < kRuleCount ? static_cast<S>(variant)
+                                         : more[variant - kRuleCount];
+  const BlockRule rule = block_rule(scaling);
+  BlockOptions options;
+  options.scaling = scaling;
+  options.square = square;
+  options.tensor_amax = 1000;
+  const bool is_float4 = rule.scales == kFloat8E4M3FN;
+  if (is_float4) options.rounding = Rounding::stochastic;
+  const Matrix x =
+      c.matrix((c.size(cli::kSizeRows) % 100 / 16 + 1) * 16,
+               (c.size(cli::kSizeColumns) % 500 / 2 + 1) * 2, c.dtype);
+  const auto codes = [&](std::size_t rows, std::size_t columns) {
+    const std::size_t block = rule.block == 0 ? columns : rule.block,
+                      count = rows * columns / (is_float4 ? 2 : 1);
+    const bool is_wide = rule.scales == kFloat32;
+    const std::size_t scales =
+        (is_wide && square ? (rows + block - 1) / block : rows) *
+        ((columns + block - 1) / block);
+    return BlockCodes{{c.next(count, std::nullopt), count,
+                       is_float4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN},
+                      {c.next(scales * (is_wide ? 4 : 1), std::nullopt), scales,
+                       rule.scales}};
+  };
+  for (const int outputs : {1, 2, 3}) {
+    if (rule.block == 0 && outputs != 1) break;
+    options.hadamard = hadamard && outputs != 1;
+    const BlockCodes rows = codes(x.rows, x.columns),
+                     columns = codes(x.columns, x.rows);
+    quantize_blocks(x, outputs % 2 != 0 ? &rows : nullptr,
+                    outputs / 2 != 0 ? &columns : nullptr, options, c.machine);
+    c.next_call();
+    options.hadamard = false;
+    if (outputs != 1) continue;
+    dequantize_blocks(rows, c.matrix(x.rows, x.columns, c.dtype), options,
+                      c.machine);
+    c.next_call();
+  }
+}
+
+void quantize_list(SeededCall& c, std::size_t variant) {
+  const struct {
+    ScalarType format;
+    Rounding rounding;
+  } casts[] = {{kFloat8E4M3FN, Rounding::nearest_even},
+               {kFloat8E5M2FNUZ, Rounding::nearest_away},
+               {kFloat6E2M3FN, Rounding::stochastic},
+               {kFloat4E2M1FNX2, Rounding::stochastic},
+               {kHiFloat8, Rounding::nearest_away},
+               {kMxInt8, Rounding::nearest_even},
+               {kFloat8E8M0FNU, Rounding::nearest_away}};
+  const auto [format, rounding] = casts[variant];
+  QuantizeOptions options;
+  options.scale = 3;
+  options.rounding = rounding;
+  options.seed = 5;
+  for (const Tensor& x : c.array()) {
+    const std::size_t elements = format == kFloat4E2M1FNX2 ? 2 : 1;
+    if (x.count % elements != 0) continue;
+    const std::size_t count = x.count / elements;
+    const Tensor codes{c.next(count, std::nullopt), count, format};
+    auto* const counts = c.result<std::uint64_t>(3);
+    auto* const largest = c.result<float>(2);
+    largest[0] = amax(x, true, c.machine);
+    c.next_call();
+    const QuantizeReport report = quantize(x, codes, options, c.machine);
+    largest[1] = report.amax;
+    counts[0] = report.saturated;
+    counts[1] = report.flushed;
+    counts[2] = report.nan_count;
+    c.next_call();
+    dequantize(codes, x, 0.5f, c.machine);
+    c.next_call();
+  }
+}
+
+// out = 0.3 * a * b + bias; a is its transpose, or out has gaps.
+void product_rows(SeededCall& c, std::size_t transposed) {
+  const std::size_t rows = c.size(cli::kSizeRows),
+                    columns = c.size(cli::kSizeColumns), terms = rows % 90 + 1;
+  const Matrix a = c.matrix(rows, terms, c.dtype),
+               b = c.matrix(terms, columns, c.dtype),
+               out = c.matrix(rows, columns + 3, kFloat32),
+               bias = c.matrix(1, columns, kFloat32);
+  Matrices left = Matrices::dense(a.data, 1, rows, terms, c.dtype);
+  if (transposed != 0) {
+    left = Matrices::dense(a.data, 1, terms, rows, c.dtype).transposed();
+  }
+  Matrices result = Matrices::dense(out.data, 1, rows, columns, kFloat32),
+           add = Matrices::dense(bias.data, 1, rows, columns, kFloat32);
+  if (transposed == 0) result.row_step = columns + 3;
+  add.row_step = add.batch_step = 0;
+  ProductOptions options;
+  options.alpha = 0.3f;
+  options.self = &add;
+  product(result, left, Matrices::dense(b.data, 1, terms, columns, c.dtype),
+          options, c.machine);
+}
+
+// Codes of positive numbers, with a scale for each block of 32.
+void scaled_product(SeededCall& c, std::size_t) {
+  const std::size_t terms = c.size(cli::kSizeColumns) * 2 % 301;
+  const auto operand = [&](std::size_t rows) {
+    ScaledMatrix x;
+    x.codes = {c.made<std::uint8_t>(rows * terms,
+                                    [](std::size_t i) { return i * 37 % 127; }),
+               rows * terms, kFloat8E4M3FN};
+    x.block = 32;
+    const std::size_t scales = rows * ((terms + 31) / 32);
+    x.scales = {c.numbers(scales), scales, kFloat32};
+    x.rows = rows;
+    x.columns = terms;
+    return x;
+  };
+  const std::size_t rows = c.size(cli::kSizeRows) % 49 + 1,
+                    columns = c.size(cli::kSizeColumns) % 59 + 1;
+  product(c.matrix(rows, columns, kFloat32), operand(rows), operand(columns),
+          c.machine);
+}
+
+void hadamard_rows(SeededCall& c, std::size_t) {
+  const Matrix x = c.matrix(c.size(cli::kSizeRows) % 69 + 1,
+                            (c.size(cli::kSizeColumns) % 99 + 1) * 16, c.dtype);
+  hadamard_transform(x, c.over(x), c.machine);
+}
+
+void divided_lists(SeededCall& c, std::size_t variant) {
+  const float divisor = variant == 0 ? 3 : 0.5f;
+  const Tensors in = c.array(), sum = c.float32();
+  foreach_cast_(c.float32(), in, divisor, c.machine);
+  c.next_call();
+  foreach_accumulate_(sum, in, divisor, c.machine);
+  c.next_call();
+  foreach_lerp_(sum, in, 1 / divisor, c.machine);
+}
+
+struct OptionRow {
+  const char* name;
+  std::uint32_t sizes;   // as in OperationRow
+  std::size_t variants;  // their number is appended to the name
+  void (*run)(SeededCall& call, std::size_t variant);
+};
+constexpr OptionRow kOptionRows[] = {
+    {"softmax_masked", cli::kOfMatrix, 2, masked_softmax},
+    {"log_softmax", cli::kOfMatrix, 1, log_softmax_rows},
+    {"cross_entropy_targets", cli::kOfMatrix, 4, cross_entropy_rows},
+    {"norm_both", cli::kOfMatrix, 4, norm_rows},
+    {"residual_add_bias", cli::kOfMatrix, 1, residual_add_bias},
+    {"activation", cli::kOfMatrix, 18, activations},
+    {"moe_rows", cli::kOfTokens, 2, moe_rows},
+    {"moe_losses", cli::kOfTokens, 1, moe_losses},
+    {"attention_masked", cli::kOfHeads, 5, masked_attention},
+    {"quantize_blocks", cli::kOfMatrix, kRuleCount + 4, quantize_matrix},
+    {"quantize", 0, 7, quantize_list},
+    {"product", cli::kOfMatrix, 2, product_rows},
+    {"scaled_product", cli::kOfMatrix, 1, scaled_product},
+    {"hadamard_transform", cli::kOfMatrix, 1, hadamard_rows},
+    {"divided", 0, 2, divided_lists},
+};
+
+// ---- Sizes
+
+// Empty, odd, small and large tensors, which are divided between slaves.
+constexpr std::size_t kCounts[] = {0, 1, 7, 100, 8191, 8193, 3, 0, 20001, 66};
+
+// The sizes of a row, in the order of SizeOption. Every second is causal if the
+// row takes that.
+using Values = std::uint64_t[5];
+constexpr Values kNone[] = {{}};
+constexpr Values kMatrices[] = {  // rows, columns
+    {1, 1},     {129, 64}, {301, 17},  {33, 129},  {65, 1000},
+    {4, 20000}, {9, 4096}, {41, 9001}, {2, 50257}, {700, 64}};
+constexpr Values kHeads[] = {  // columns, batch, heads, queries, keys
+    {1, 1, 1, 1, 1},    {64, 2, 2, 130, 130}, {65, 2, 3, 67, 101},
+    {16, 1, 2, 90, 33}, {96, 1, 2, 30, 40},   {16, 1, 1, 2100, 1100},
+    {16, 1, 2, 33, 90}};
+constexpr Values kTokens[] = {  // columns, tokens, experts, choices
+    {1, 1, 1, 1},      {17, 50, 3, 1},     {64, 301, 8, 2},
+    {1000, 40, 64, 8}, {5000, 9, 5000, 4}, {50257, 3, 3, 3}};
+constexpr Values kChoices[] = {  // tokens, experts, choices
+    {1, 1, 1},
+    {50, 3, 2},
+    {8195, 64, 2},
+    {100000, 5, 3},
+    {1500, 300, 2}};
+
+// models() returns the dtypes that an operation with --to writes.
+std::vector<std::optional<ScalarType>> models(const OperationRow& row,
+                                              ScalarType dtype) {
+  if (!row.takes_to) return {std::nullopt};
+  if (dtype == kFloat32) return {std::nullopt, kFloat16, kBFloat16};
+  return {std::nullopt, std::string(row.name) == "cast" ? kFloat32 : dtype};
+}
+
+std::vector<OperatorCase> make_cases() {
+  std::vector<OperatorCase> all;
+  const auto add = [&](const std::string& name, const auto& row,
+                       OperatorCase one, bool causal) {
+    one.operation = name;
+    const auto add_all = [&](const auto& sizes) {
+      for (const Values& values : sizes) {
+        // Several grains of queries, only once.
+        const bool is_long = row.sizes == cli::kOfHeads && values[3] > 1000;
+        if (is_long && !causal) continue;
+        const std::uint64_t* value = values;
+        for (int i = 0; i < cli::kSizeCount; ++i) {
+          if ((row.sizes >> i & 1u) != 0) one.sizes.of[i] = *value++;
+        }
+        all.push_back(one);
+        one.sizes.causal = causal && !one.sizes.causal;
+      }
+    };
+    row.sizes == cli::kOfMatrix    ? add_all(kMatrices)
+    : row.sizes == cli::kOfHeads   ? add_all(kHeads)
+    : row.sizes == cli::kOfTokens  ? add_all(kTokens)
+    : row.sizes == cli::kOfChoices ? add_all(kChoices)
+                                   : add_all(kNone);
+  };
+  for (const ScalarType dtype : {kFloat16, kBFloat16, kFloat32}) {
+    for (const OperationRow& row : cli::operation_rows()) {
+      for (const auto& to : models(row, dtype)) {
+        add(row.name, row, {{}, row.run, {}, dtype, to}, row.takes_causal);
+      }
+    }
+    for (const OptionRow& row : kOptionRows) {
+      for (std::size_t v = 0; v < row.variants; ++v) {
+        const auto run = [v, &row](SeededCall& c) { row.run(c, v); };
+        add(std::string(row.name) + "_" + std::to_string(v), row,
+            {{}, run, {}, dtype, {}}, false);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+BlockRule block_rule(BlockScaling scaling) {
+  if (scaling <= BlockScaling::microxcaling) return {kFloat8E8M0FNU, 32};
+  if (scaling <= BlockScaling::torchao_nvfp4) return {kFloat8E4M3FN, 16};
+  return {kFloat32, scaling <= BlockScaling::te_block_power_of_2 ? 128u : 0u};
+}
+
+const std::vector<OperatorCase>& operator_cases() {
+  static const std::vector<OperatorCase> all = make_cases();
+  return all;
+}
+
+std::vector<const OperatorCase*> one_of_each() {
+  std::vector<const OperatorCase*> all;
+  std::map<std::string, std::vector<const OperatorCase*>> rows;
+  for (const OperatorCase& one : operator_cases()) {
+    if (one.is_small()) rows[one.operation].push_back(&one);
+  }
+  for (const auto& [name, cases] : rows) {
+    all.push_back(cases[all.size() % cases.size()]);
+  }
+  return all;
+}
+
+std::string OperatorCase::name() const {
+  std::string text = operation;
+  for (const auto& size : sizes.of) {
+    if (size) text += " " + std::to_string(*size);
+  }
+  text += std::string(sizes.causal ? " causal " : " ") + format_of(dtype).name;
+  return to ? text + " to " + format_of(*to).name : text;
+}
+
+bool OperatorCase::takes_mixed_lists() const {
+  return operation == "unscale" || operation == "check" ||
+         operation == "norm" || operation == "scan";
+}
+
+bool OperatorCase::has_special_rows() const {
+  for (const char* part : {"softmax", "norm", "cross_entropy", "residual"}) {
+    if (operation.find(part) != operation.npos) return true;
+  }
+  return false;
+}
+
+std::size_t OperatorCase::ldm_bytes() const {
+  if (has_heads()) return 160 * 1024;
+  // Square blocks of 128 x 128 float32 and their codes.
+  const bool is_square =
+      operation == "quantize_blocks_13" || operation == "quantize_blocks_14";
+  return is_square ? 512 * 1024 : 64 * 1024;
+}
+
+bool OperatorCase::is_small() const {
+  std::uint64_t product = 1;
+  for (const auto& size : sizes.of) product *= size.value_or(1);
+  return product < 1000000;
+}
+
+SeededCall::Array::Array(std::size_t count, std::size_t element_bytes,
+                         std::size_t index)
+    : pages(std::max<std::size_t>(count * element_bytes, 1)),
+      bytes(count * element_bytes) {
+  std::memset(pages.begin(), 0xa5, pages.bytes());
+  const bool at_end = Random(index).below(2) == 0;
+  data = at_end ? pages.end() - bytes : pages.begin();
+}
+
+SeededCall::SeededCall(const OperatorCase& one) : one_(one) {
+  sizes = one.sizes;
+  dtype = one.dtype;
+  to = one.to;
+}
+
+void SeededCall::run(Machine& on, bool in_place) {
+  for (Array& array : arrays_) {
+    std::copy(array.first.begin(), array.first.end(), array.data);
+    array.replaced_by = nullptr;
+    array.before.clear();
+  }
+  machine = &on;
+  in_place_ = in_place;
+  next_ = 0;
+  one_.run(*this);
+  for (const Array& array : arrays_) {
+    const auto is_kept = [](std::byte byte) { return byte == std::byte{0xa5}; };
+    EXPECT_TRUE(std::all_of(array.pages.begin(), array.data, is_kept) &&
+                std::all_of(array.end(), array.pages.end(), is_kept));
+  }
+}
+
+std::vector<std::vector<std::byte>> SeededCall::results() const {
+  std::vector<std::vector<std::byte>> all;
+  for (const Array& array : arrays_) {
+    const Array& from = array.replaced_by ? *array.replaced_by : array;
+    std::vector<std::byte> bytes(from.data, from.end());
+    for (const Array& other : arrays_) {
+      if (other.replaced_by == &array) bytes = array.first;
+    }
+    if (array.type) {
+      const Format& format = format_of(*array.type);
+      for (std::size_t i = 0; i < bytes.size() / format.bytes; ++i) {
+        if (format.is_nan(load_bits(format, bytes.data(), i))) {
+          store_bits(format, bytes.data(), i, format.quiet_nan());
+        }
+      }
+    }
+    all.push_back(std::move(bytes));
+  }
+  return all;
+}
+
+void SeededCall::next_call() {
+  for (Array& array : arrays_) array.before.assign(array.data, array.end());
+}
+
+bool SeededCall::is_untouched() const {
+  return std::all_of(arrays_.begin(), arrays_.end(), [](const Array& array) {
+    const auto& before = array.before.empty() ? array.first : array.before;
+    return std::equal(before.begin(), before.end(), array.data);
+  });
+}
+
+template <class Fill>
+std::byte* SeededCall::take(std::size_t count, std::size_t element_bytes,
+                            Fill fill) {
+  if (next_ == arrays_.size()) {
+    Array& made = arrays_.emplace_back(count, element_bytes, next_);
+    fill(made);
+    made.first.assign(made.data, made.end());
+  }
+  return arrays_[next_++].data;
+}
+
+cli::Tensors SeededCall::array(std::optional<ScalarType> type) {
+  cli::Tensors tensors;
+  for (const std::size_t count : kCounts) {
+    const std::size_t turn = dtype + tensors.size();
+    const ScalarType own =
+        type.value_or(one_.takes_mixed_lists()
+                          ? kAllFormats[turn % std::size(kAllFormats)]->type
+                          : dtype);
+    tensors.push_back({next(count * format_of(own).bytes, own), count, own});
+  }
+  return tensors;
+}
+
+void* SeededCall::next(std::size_t bytes, std::optional<ScalarType> type) {
+  const std::size_t element = type ? format_of(*type).bytes : 1;
+  return take(bytes / element, element, [&](Array& made) {
+    made.type = type;
+    if (!type) return;
+    const Format& format = format_of(*type);
+    const std::size_t count = bytes / element;
+    Random random(next_ + 1);
+    const auto set = [&](std::size_t i, float value) {
+      if (i < count) store_bits(format, made.data, i, bits_of(format, value));
+    };
+    if (one_.has_heads()) {  // products of a few, so that no key is alone
+      for (std::size_t i = 0; i < count; ++i) {
+        set(i, static_cast<float>(random.below(4001)) / 1000 - 2);
+      }
+      return;
+    }
+    fill_ordinary(format, made.data, count, random);
+    const bool has_inf = one_.is_list() && dtype == kBFloat16 && count > 50;
+    if (has_inf) store_bits(format, made.data, 42, format.infinity());
+    if (sizes.of[cli::kSizeRows].value_or(300) >= 300) return;
+    // Rows with -inf, nan or inf, equal ones and wide ones.
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    const std::size_t columns = size(cli::kSizeColumns);
+    if (!one_.has_special_rows() || count % columns != 0) return;
+    const std::size_t at = columns * 5 / 7;
+    for (std::size_t j = 0; j < columns; ++j) {
+      if (j < (columns + 1) / 2) set(columns + j, -kInf);
+      set(5 * columns + j, -kInf);
+      set(6 * columns + j, -1.5f);
+    }
+    set(2 * columns + at, 80);
+    set(3 * columns + at, std::nanf(""));
+    set(4 * columns + at, kInf);
+  });
+}
+
+void* SeededCall::memory(std::size_t bytes) {
+  // Of 8-byte elements, because the master writes them.
+  return take((bytes + 7) / 8, 8, [](Array& made) {
+    std::fill(made.data, made.end(), std::byte{});
+  });
+}
+
+float* SeededCall::numbers(std::size_t count) {
+  return reinterpret_cast<float*>(take(count, 4, [&](Array& made) {
+    made.type = kFloat32;
+    Random random(next_ + 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float value = 4 + static_cast<float>(random.below(4096)) / 1024;
+      std::memcpy(made.data + i * 4, &value, sizeof value);
+    }
+  }));
+}
+
+Matrix SeededCall::over(const Matrix& x) {
+  const Matrix out = Call::over(x);
+  has_over_ = true;
+  if (!in_place_) return out;
+  for (const Array& array : arrays_) {
+    if (array.data == x.data) arrays_[next_ - 1].replaced_by = &array;
+  }
+  return x;
+}
+
+ExpertChoices SeededCall::experts() {
+  ExpertChoices all = Call::experts();
+  // The lower experts are chosen more often.
+  Random random(5);
+  auto* const numbers = static_cast<std::int32_t*>(const_cast<void*>(all.data));
+  for (std::size_t i = 0; i < all.count; ++i) {
+    const std::uint64_t one =
+        std::min(random.below(all.experts), random.below(all.experts));
+    numbers[i] = i % 11 == 3 ? -1 : static_cast<std::int32_t>(one);
+  }
+  is_made(numbers);
+  return all;
+}
+
+void SeededCall::is_made(void* data) {
+  for (Array& array : arrays_) {
+    if (array.data == data) array.first.assign(array.data, array.end());
+  }
+}
+
+std::uint8_t* SeededCall::bytes(std::size_t count, std::uint64_t of) {
+  Random random(next_ + 1);
+  return made<std::uint8_t>(count,
+                            [&](std::size_t) { return random.below(of) != 0; });
+}
+
+}  // namespace swamp::test

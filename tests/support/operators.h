@@ -1,0 +1,116 @@
+// The operators of the library with sizes, dtypes and options: what the tests
+// of a property of all operators run. A row of `swamp predict` is here without
+// more; options that it lacks are rows of operators.cpp.
+#ifndef SWAMP_TESTS_SUPPORT_OPERATORS_H_
+#define SWAMP_TESTS_SUPPORT_OPERATORS_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "master/cli/predict/predict.h"
+#include "support/guarded_pages.h"
+#include "swamp/float8.h"
+
+namespace swamp::test {
+
+class SeededCall;
+
+// BlockRule is the dtype of the scales of a BlockScaling, and the elements of a
+// block; 0: a row.
+struct BlockRule {
+  ScalarType scales;
+  std::size_t block;
+};
+BlockRule block_rule(BlockScaling scaling);
+
+struct OperatorCase {
+  std::string operation;  // name of the row
+  std::function<void(SeededCall&)> run;
+  cli::Sizes sizes;
+  ScalarType dtype;
+  std::optional<ScalarType> to;
+
+  std::string name() const;  // with sizes and dtypes
+  // is_small() returns whether a call takes microseconds.
+  bool is_small() const;
+  bool has_heads() const { return sizes.of[cli::kSizeHeads].has_value(); }
+  bool is_list() const {
+    return !has_heads() && !sizes.of[cli::kSizeTokens] &&
+           !sizes.of[cli::kSizeRows];
+  }
+  bool takes_mixed_lists() const;
+  // Rows of inf and nan leave nothing of a product.
+  bool has_special_rows() const;
+  // The LDM of a slave that is enough for these sizes.
+  std::size_t ldm_bytes() const;
+};
+
+// operator_cases() returns those of a row after those of another, dtype by
+// dtype.
+const std::vector<OperatorCase>& operator_cases();
+
+// one_of_each() returns a small case of every row.
+std::vector<const OperatorCase*> one_of_each();
+
+// SeededCall calls an operator with arrays of seeded values, and compares all
+// arrays. Each array begins or ends at a protected page.
+class SeededCall : public cli::Call {
+ public:
+  explicit SeededCall(const OperatorCase& one);
+
+  // run() calls the operator with the arrays as they were at first. In place,
+  // each output of over() is its input. Expects that nothing outside of the
+  // arrays is written.
+  void run(Machine& on, bool in_place = false);
+  bool works_in_place() const { return has_over_; }
+  // results() returns the arrays after run(), with one pattern for all nan. In
+  // place, inputs are as they were.
+  std::vector<std::vector<std::byte>> results() const;
+  // A row of several calls calls it between them.
+  void next_call();
+  // is_untouched() returns whether no array has changed since the call began
+  // that has failed.
+  bool is_untouched() const;
+
+  cli::Tensors array(std::optional<ScalarType> type = {}) override;
+  void* next(std::size_t bytes, std::optional<ScalarType> type) override;
+  void* memory(std::size_t bytes) override;
+  float* numbers(std::size_t count) override;
+  Matrix over(const Matrix& x) override;
+  ExpertChoices experts() override;
+  void is_made(void* data) override;
+
+  // bytes() returns bytes that are 0 with a probability of 1 / `of`, or 1.
+  std::uint8_t* bytes(std::size_t count, std::uint64_t of);
+
+ private:
+  struct Array {
+    Array(std::size_t count, std::size_t element_bytes, std::size_t index);
+
+    std::byte* end() const { return data + bytes; }
+
+    GuardedPages pages;
+    std::byte* data;
+    std::size_t bytes;
+    std::optional<ScalarType> type;
+    std::vector<std::byte> first;        // its bytes before run()
+    std::vector<std::byte> before;       // and before a later call of the row
+    const Array* replaced_by = nullptr;  // the input that is the output
+  };
+  // take() returns the next array; fill(array) gives a new one its values.
+  template <class Fill>
+  std::byte* take(std::size_t count, std::size_t element_bytes, Fill fill);
+
+  const OperatorCase& one_;
+  std::deque<Array> arrays_;
+  std::size_t next_ = 0;
+  bool in_place_ = false, has_over_ = false;
+};
+
+}  // namespace swamp::test
+
+#endif  // SWAMP_TESTS_SUPPORT_OPERATORS_H_

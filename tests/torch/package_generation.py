@@ -1,0 +1,114 @@
+"""Training has the bits of generation with reproducible=True: a model computed in
+pieces with a cache of keys and values, in any batch and on any number of threads, has
+the bits of the whole sequence in one call."""
+
+import importlib.util
+import pathlib
+import random
+import unittest
+
+from support import TestCase, a_fifth, main, python
+
+import torch
+
+import example_generate as example
+import swamp_torch
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def in_pieces(policy, tokens, sizes):
+    """The log-probabilities of all tokens, computed `sizes` at a time with a cache."""
+    cache, found, at = [], [], 0
+    for size in sizes:
+        found.append(policy(tokens[:, at:at + size], cache))
+        at += size
+    return torch.cat(found, 1)
+
+
+def pieces_of(rng, count):
+    """Sizes whose sum is `count`: mostly single tokens."""
+    sizes = [rng.randrange(1, count + 1)]
+    while sum(sizes) < count:
+        most = count - sum(sizes)
+        sizes.append(min(most, rng.choice([1, 1, 1, 2, 7, 33])))
+    return sizes
+
+
+class Generation(TestCase):
+    def setUp(self):
+        swamp_torch.enable(reproducible=True)
+        self.threads = torch.get_num_threads()
+
+    def tearDown(self):
+        torch.set_num_threads(self.threads)
+        swamp_torch.enable()
+
+    def test_pieces_batches_and_threads(self):
+        rng, compared = random.Random(0), 0
+        for case, dtype in a_fifth([(i, dtype) for i in range(20) for dtype in DTYPES]):
+            torch.manual_seed(case)
+            policy = example.Policy().to(dtype)
+            batch, count = rng.choice([1, 2, 5]), rng.randrange(2, 300)
+            tokens = torch.randint(example.VOCABULARY, (batch, count))
+            message = (case, dtype, batch, count)
+            with torch.no_grad():
+                torch.set_num_threads(1)
+                whole = policy(tokens)
+                torch.set_num_threads(2)
+                self.assert_same(in_pieces(policy, tokens, pieces_of(rng, count)), whole,
+                                 message)
+                # One alone, in another order, and before padding.
+                one = rng.randrange(batch)
+                self.assert_same(policy(tokens[one:one + 1]), whole[one:one + 1], message)
+                padded = torch.nn.functional.pad(tokens.flip(0), (0, rng.randrange(40)))
+                self.assert_same(policy(padded)[:, :count].flip(0), whole, message)
+            # The pass that has a gradient has the same bits.
+            self.assert_same(policy(tokens).detach(), whole, message)
+            compared += 3 * whole.numel()
+        self.assertGreater(compared, 10 ** 6)
+
+    def test_stock_differs(self):
+        """What this is for: with PyTorch's own kernels the bits differ."""
+        swamp_torch.disable()
+        torch.manual_seed(0)
+        policy = example.Policy()
+        tokens = torch.randint(example.VOCABULARY, (4, 96))
+        with torch.no_grad():
+            self.assertFalse(torch.equal(in_pieces(policy, tokens, [1] * 96),
+                                         policy(tokens)))
+
+    def test_example(self):
+        done = python(pathlib.Path(example.__file__).read_text(encoding="utf-8"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(len(lines), 5)
+        for line in lines:
+            self.assertRegex(line, "ratios that are not 1: 0 of 224$")
+
+    @unittest.skipIf(importlib.util.find_spec("transformers") is None,
+                     "transformers is not installed (toolchain/torch-clients)")
+    def test_transformers(self):
+        """generate() with its cache, of LLaMA and Qwen3, against one call."""
+        import transformers as hf
+        sizes = dict(vocab_size=300, hidden_size=64, intermediate_size=176,
+                     num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                     head_dim=16, max_position_embeddings=256, pad_token_id=0,
+                     bos_token_id=1, eos_token_id=None)
+        for config, model in ((hf.LlamaConfig, hf.LlamaForCausalLM),
+                              (hf.Qwen3Config, hf.Qwen3ForCausalLM)):
+            for dtype in DTYPES:
+                torch.manual_seed(0)
+                policy = model(config(**sizes)).to(dtype).eval()
+                prompt = torch.randint(3, 300, (3, 17))
+                out = policy.generate(prompt, attention_mask=torch.ones_like(prompt),
+                                      do_sample=True, max_new_tokens=60,
+                                      output_logits=True, return_dict_in_generate=True)
+                sampled = torch.stack(out.logits, 1).log_softmax(-1)
+                scored = policy(out.sequences).logits[:, 16:-1].log_softmax(-1)
+                self.assert_same(scored.detach(), sampled.to(scored.dtype),
+                                 (model.__name__, dtype))
+
+
+if __name__ == "__main__":
+    main()
