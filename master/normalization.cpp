@@ -84,25 +84,6 @@ void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
   }
 }
 
-// The columns whose sums a slave stores at a time: a line of 64 bytes.
-constexpr std::size_t kSumColumns = 16;
-
-// sums_operation() returns the operation that adds `grains` partial results, of
-// `partial_bytes` each. In LDM a tile is a whole chunk of columns if it fits.
-Operation sums_operation(const Machine::Impl& machine, std::size_t grains,
-                         std::size_t partial_bytes) {
-  using At = slave::ColumnSumsOperand;
-  Operation sums(
-      slave::kKernels[slave::kernel_of(KernelFamily::column_sums, {})],
-      nullptr);
-  sums.set_lines(At::x, grains, sizeof(double), partial_bytes, sizeof(double));
-  sums.tile_step = kSumColumns;
-  while (sums.tile_step > 1 && !runtime::ldm_need(machine, sums, 0).fits()) {
-    sums.tile_step /= 2;
-  }
-  return sums;
-}
-
 // A grain of backward has at least kSummedRows rows: adding the partial results
 // then takes little time, and 8192 rows have a grain for each of 192 slaves. A
 // matrix has at most kSummedGrains grains.
@@ -148,8 +129,9 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
       return (count + by - 1) / by;
     };
     grains.block_units = std::max(kSummedRows, divided(x.rows, kSummedGrains));
-    sums_of_grains = sums_operation(impl, divided(x.rows, grains.block_units),
-                                    partial_bytes);
+    sums_of_grains = master::line_sums(
+        impl, kFloat64, kFloat32, divided(x.rows, grains.block_units),
+        partial_bytes);
     master::require_ldm("x", x, runtime::ldm_need(impl, sums_of_grains, 0));
   }
   Workspace& workspace = Workspace::of_this_thread();
@@ -168,7 +150,7 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
   const double* const partials = workspace.partials<double>();
   // A table of at most the bytes of the first one, and as many slaves: nothing
   // is allocated after dx is written.
-  RowTable totals(sums_of_grains, 2, false, {kSumColumns, ~std::size_t{0}},
+  RowTable totals(sums_of_grains, 2, false, master::kLineGrains,
                   workspace.segments());
   if (dweight != nullptr) totals.add(x.columns, {partials, dweight});
   if (dbias != nullptr) totals.add(x.columns, {partials + x.columns, dbias});

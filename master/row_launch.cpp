@@ -155,6 +155,20 @@ void RowTable::set(std::byte* at, std::size_t units,
   chunk.traffic_bytes += units * segment->operation->traffic_bytes;
 }
 
+Operation line_sums(const Machine::Impl& machine, ScalarType from,
+                    ScalarType to, std::size_t lines, std::size_t line_step) {
+  Operation sums(
+      slave::kKernels[slave::kernel_of(KernelFamily::column_sums, {from, to})],
+      nullptr);
+  const std::uint32_t bytes = kScalarTypeBytes[from];
+  sums.set_lines(slave::ColumnSumsOperand::x, lines, bytes, line_step, bytes);
+  sums.tile_step = kLineColumns;
+  while (sums.tile_step > 1 && !runtime::ldm_need(machine, sums, 0).fits()) {
+    sums.tile_step /= 2;
+  }
+  return sums;
+}
+
 void run_rows(Machine::Impl& machine, const char* name, const Matrix& x,
               const Operation& operation,
               std::initializer_list<const void*> addresses) {

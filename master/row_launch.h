@@ -164,6 +164,15 @@ class RowTable {
 void require_ldm(const char* what, const Matrix& matrix,
                  const runtime::LdmNeed& need);
 
+// line_sums() returns the operation that adds `lines` lines of type `from`,
+// line_step bytes apart, into `to`. A unit is a column; grains are kLineGrains.
+// In LDM a tile is a whole grain if it fits.
+Operation line_sums(const Machine::Impl& machine, ScalarType from,
+                    ScalarType to, std::size_t lines, std::size_t line_step);
+// The columns whose sums a slave stores at a time: a line of 64 bytes.
+inline constexpr std::size_t kLineColumns = 16;
+inline constexpr GrainRule kLineGrains{kLineColumns, ~std::size_t{0}};
+
 // run_rows() launches an operation on all rows of x; `addresses` are those of
 // the first row of each operand. Throws as require_ldm(), with the name of x.
 void run_rows(Machine::Impl& machine, const char* name, const Matrix& x,

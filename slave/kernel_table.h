@@ -29,6 +29,13 @@ inline constexpr Formats kNoFormat[] = {{}};
 inline constexpr Formats kIntegers[] = {{kInt32}, {kInt64}};
 inline constexpr Formats kHalf[] = {{kFloat16}, {kBFloat16}};
 inline constexpr Formats kUpTo32[] = {{kFloat16}, {kBFloat16}, {kFloat32}};
+inline constexpr Formats kUpTo64[] = {
+    {kFloat16}, {kBFloat16}, {kFloat32}, {kFloat64}};
+inline constexpr Formats kSums[] = {{kFloat16, kFloat64},
+                                    {kBFloat16, kFloat64},
+                                    {kFloat32, kFloat64},
+                                    {kFloat64, kFloat64},
+                                    {kFloat64, kFloat32}};
 inline constexpr Formats kGradients[] = {{kFloat16},      {kBFloat16},
                                          {kFloat32},      {kFloat64},
                                          {kFloat8E4M3FN}, {kFloat8E5M2}};

@@ -314,60 +314,8 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
-// sum_columns() adds the lines of kSums vectors of columns. Lines lie so far
-// apart that the CPU does not prefetch them.
-template <std::size_t kSums>
-HWY_INLINE void sum_columns(const double* x, std::size_t lines,
-                            std::size_t line_step, float* sums) {
-  constexpr std::size_t kAhead = 4;
-  const DD dd;
-  VD sum[kSums];
-  for (VD& one : sum) one = hn::Zero(dd);
-  for (std::size_t line = 0; line < lines; ++line, x += line_step) {
-    for (std::size_t k = 0; k < kSums * kWideLanes; k += 8) {
-      hwy::Prefetch(x + kAhead * line_step + k);
-    }
-    for (std::size_t k = 0; k < kSums; ++k) {
-      sum[k] = hn::Add(sum[k], hn::LoadU(dd, x + k * kWideLanes));
-    }
-  }
-  // DemoteTo() of some targets makes the largest number of inf.
-  HWY_ALIGN double all[kSums * kWideLanes];
-  for (std::size_t k = 0; k < kSums; ++k) {
-    hn::Store(sum[k], dd, all + k * kWideLanes);
-  }
-  for (std::size_t i = 0; i < kSums * kWideLanes; ++i) {
-    sums[i] = static_cast<float>(all[i]);
-  }
-}
-
-HWY_INLINE void column_sums(const void*, const Tile& tile, Result&) {
-  using At = ColumnSumsOperand;
-  const Operand& layout = tile.layout[At::x];
-  const std::size_t lines = layout.lines();
-  const std::size_t line_step = layout.line_step / sizeof(double);
-  const auto* x = operand<const double>(tile, At::x);
-  auto* sums = operand<float>(tile, At::sum);
-  std::size_t i = 0;
-  constexpr std::size_t kSums = 16;
-  for (; i + kSums * kWideLanes <= tile.count; i += kSums * kWideLanes) {
-    sum_columns<kSums>(x + i, lines, line_step, sums + i);
-  }
-  for (; i + kWideLanes <= tile.count; i += kWideLanes) {
-    sum_columns<1>(x + i, lines, line_step, sums + i);
-  }
-  for (; i < tile.count; ++i) {
-    double sum = 0;
-    for (std::size_t line = 0; line < lines; ++line) {
-      sum += x[line * line_step + i];
-    }
-    sums[i] = static_cast<float>(sum);
-  }
-}
-
 }  // namespace
 
-SWAMP_KERNELS(column_sums, kNoFormat, column_sums)
 SWAMP_KERNELS(layer_norm_backward, kSameOrWide, backward<A, B, true>)
 SWAMP_KERNELS(rms_norm_backward, kSameOrWide, backward<A, B, false>)
 

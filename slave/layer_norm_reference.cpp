@@ -180,21 +180,6 @@ void backward(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
-void column_sums(const void*, const Tile& tile, Result&) {
-  using At = ColumnSumsOperand;
-  const Operand& layout = tile.layout[At::x];
-  const auto* x = static_cast<const std::byte*>(tile.operands[At::x]);
-  auto* sums = static_cast<float*>(tile.operands[At::sum]);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    double sum = 0;
-    for (std::size_t line = 0; line < layout.lines(); ++line) {
-      sum += *reinterpret_cast<const double*>(x + line * layout.line_step +
-                                              i * layout.unit_step);
-    }
-    sums[i] = static_cast<float>(sum);
-  }
-}
-
 template <class Format, class Bias>
 void residual_add(const void* args, const Tile& tile, Result&) {
   using At = ResidualAddOperand;
@@ -217,7 +202,6 @@ SWAMP_KERNELS(layer_norm, kSameOrWide, norm<A, B, true>)
 SWAMP_KERNELS(rms_norm, kSameOrWide, norm<A, B, false>)
 SWAMP_KERNELS(layer_norm_backward, kSameOrWide, backward<A, B, true>)
 SWAMP_KERNELS(rms_norm_backward, kSameOrWide, backward<A, B, false>)
-SWAMP_KERNELS(column_sums, kNoFormat, column_sums)
 SWAMP_KERNELS(residual_add, kSameOrWide, residual_add<A, B>)
 
 }  // namespace swamp::slave::reference

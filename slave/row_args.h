@@ -436,12 +436,45 @@ inline NormBackwardFactors norm_backward_factors(double sum_h, double sum_hx,
   return {static_cast<float>(sum_h / all), static_cast<float>(sum_hx / all)};
 }
 
-// column_sums: x (in, lines of doubles), sum (out, float32). A unit is a
-// column.
-//   sum_j = f32(((0 + x_0j) + x_1j) + ...), line after line
+// row_sums: x (in), factor (in; null: absent), shift (in, float32, one for each
+//   row; null: 0), sum (out, float64)
+//   d_j = x_j - shift in double; the term is d_j, d_j * d_j if `squares`, or
+//   d_j * factor_j. The sum has kWideChains chains, by the column, which are
+//   added as a tree.
+struct RowSumsArgs {
+  std::uint64_t columns;
+  std::uint32_t squares;
+  std::uint32_t padding;
+};
+struct RowSumsOperand {
+  enum : int { x, factor, shift, sum, count };
+};
+// RowSumsState holds the chains of a row that comes in pieces.
+struct RowSumsState {
+  double chains[kWideChains];
+};
+
+// column_sums: x (in, lines), sum (out, float64 or, of float64, float32). A
+// unit is a column.
+//   sum_j = ((0 + x_0j) + x_1j) + ... in double, line after line
 struct ColumnSumsArgs {};
 struct ColumnSumsOperand {
   enum : int { x, sum, count };
+};
+
+// row_affine: x (in), gradient (in; null: absent), factors (in, RowFactors, one
+//   for each row), y (out)
+//   y_j = r((x_j - shift) * x_factor + addend), or, with a gradient,
+//   y_j = r(gradient_j * gradient_factor + ((x_j - shift) * x_factor + addend)),
+//   each operation in float32
+struct RowAffineArgs {
+  std::uint64_t columns;
+};
+struct RowAffineOperand {
+  enum : int { x, gradient, factors, y, count };
+};
+struct RowFactors {
+  float shift, x_factor, addend, gradient_factor;
 };
 
 // residual_add: x (in), bias (in, constant; null: none), residual (inout,

@@ -54,6 +54,7 @@ void register_convolution(torch::Library& library);
 void register_attention(torch::Library& library);
 void register_rows(torch::Library& library);
 void register_activations(torch::Library& library);
+void register_channels(torch::Library& library);
 
 // The same for the key AutogradCPU, for operators that PyTorch composes of
 // others, and for AutocastCPU.

@@ -69,9 +69,9 @@ class Data {
     return true;
   }
   // The element's bits, with one pattern for all nan.
-  std::uint32_t bits(std::size_t i) const {
+  std::uint64_t bits(std::size_t i) const {
     if (format().is_nan(load_bits(format(), data(), i))) return 0x7fffffff;
-    return static_cast<std::uint32_t>(load_bits(format(), data(), i));
+    return load_bits(format(), data(), i);
   }
 
  private:

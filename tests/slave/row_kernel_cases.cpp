@@ -78,6 +78,14 @@ slave::ResidualAddArgs sample(std::size_t columns, int) {
   return {columns};
 }
 template <>
+slave::RowSumsArgs sample(std::size_t columns, int variant) {
+  return {columns, variant % 3 == 1, 0};
+}
+template <>
+slave::RowAffineArgs sample(std::size_t columns, int) {
+  return {columns};
+}
+template <>
 slave::ActivationArgs sample(std::size_t columns, int variant) {
   using Args = slave::ActivationArgs;
   const std::size_t function =
@@ -222,6 +230,11 @@ bool is_absent(F family, int s, int variant) {
       return s == slave::NormOperand<false>::weight && variant == 3;
     case F::residual_add:
       return s == slave::ResidualAddOperand::bias && variant == 3;
+    case F::row_sums:
+      return (s == slave::RowSumsOperand::factor && variant % 3 != 2) ||
+             (s == slave::RowSumsOperand::shift && variant % 2 == 0);
+    case F::row_affine:
+      return s == slave::RowAffineOperand::gradient && variant % 2 == 1;
     case F::activation:
       return s == slave::ActivationOperand::up && variant % 2 == 1;
     case F::activation_backward:
@@ -312,6 +325,13 @@ struct Maker {
                      0.7f};
       }
       return bytes_of(losses);
+    }
+    if (kernel.family == F::row_affine) {
+      std::vector<slave::RowFactors> factors(count);
+      for (slave::RowFactors& one : factors) {
+        one = {normal(random), normal(random), normal(random), normal(random)};
+      }
+      return bytes_of(factors);
     }
     if (kernel.family == F::moe_sum) {
       return bytes_of(std::vector<slave::MoeFactors>{{{1.7f, 0.3f, -1.0f}, 0}});

@@ -289,34 +289,45 @@ TEST(RowKernels, HaveTheBitsOfTheReference) {
 TEST(RowKernels, ColumnSumsHaveTheBitsOfTheReference) {
   using At = slave::ColumnSumsOperand;
   Random random(3);
-  for (const std::size_t columns : {1u, 2u, 7u, 8u, 16u, 40u, 64u, 129u}) {
-    for (const std::size_t lines : {1u, 2u, 3u, 191u}) {
-      for (const std::size_t gap : {0u, 1u, 24u}) {
-        const std::size_t step = columns + gap;
-        const std::size_t count = (lines - 1) * step + columns;
-        const GuardedPages x(count * sizeof(double)),
-            sums(columns * sizeof(float));
-        auto* const values = reinterpret_cast<double*>(x.end()) - count;
-        for (std::size_t i = 0; i < count; ++i) {
-          values[i] = std::ldexp(static_cast<double>(normal(random)),
-                                 static_cast<int>(random.below(40)));
-        }
-        if (columns > 3) values[2] = std::numeric_limits<double>::infinity();
-        auto* const result = reinterpret_cast<float*>(sums.end()) - columns;
-        const KernelInfo& kernel =
-            slave::kKernels[kernel_of(F::column_sums, {})];
-        Operation operation(kernel, nullptr);
-        operation.set_lines(At::x, lines, sizeof(double), step * sizeof(double),
-                            sizeof(double));
-        std::vector<float> expected;
-        for (const KernelTable& table : row_tables()) {
-          std::fill(result, result + columns, -1.0f);
-          run_rows(table, kernel.id, nullptr, {values, result}, columns, 0,
-                   nullptr, false, nullptr, nullptr, operation.operands);
-          const std::vector<float> actual(result, result + columns);
-          if (expected.empty()) expected = actual;
-          ASSERT_EQ(actual, expected) << table.isa << ' ' << columns << " x "
-                                      << lines << " gap " << gap;
+  for (const slave::Formats& formats : slave::kSums) {
+    const KernelInfo& kernel =
+        slave::kKernels[kernel_of(F::column_sums, formats)];
+    const auto from = static_cast<ScalarType>(formats.a),
+               to = static_cast<ScalarType>(formats.b);
+    const std::size_t bytes = kFloatFormats[from].bytes;
+    for (const std::size_t columns : {1u, 2u, 7u, 8u, 16u, 40u, 64u, 129u}) {
+      for (const std::size_t lines : {1u, 2u, 3u, 191u}) {
+        for (const std::size_t gap : {0u, 1u, 24u}) {
+          const std::size_t step = columns + gap;
+          Data values(from, (lines - 1) * step + columns);
+          for (std::size_t i = 0; i < values.count(); ++i) {
+            const int exponent = static_cast<int>(random.below(30)) - 20;
+            values.set(i, std::ldexp(normal(random), exponent));
+          }
+          if (columns > 3) {
+            values.set(2, std::numeric_limits<float>::infinity());
+          }
+          const GuardedPages x(values.bytes()),
+              sums(columns * kFloatFormats[to].bytes);
+          std::byte* const in = x.end() - values.bytes();
+          std::memcpy(in, values.data(), values.bytes());
+          std::byte* const result =
+              sums.end() - columns * kFloatFormats[to].bytes;
+          Operation operation(kernel, nullptr);
+          operation.set_lines(At::x, lines, static_cast<std::uint32_t>(bytes),
+                              step * bytes, bytes);
+          Data expected(to, columns);
+          for (const KernelTable& table : row_tables()) {
+            Data actual(to, columns);
+            std::memset(result, 0xff, actual.bytes());
+            run_rows(table, kernel.id, nullptr, {in, result}, columns, 0,
+                     nullptr, false, nullptr, nullptr, operation.operands);
+            std::memcpy(actual.data(), result, actual.bytes());
+            if (&table == &row_tables()[0]) expected = actual;
+            ASSERT_TRUE(same_bits(actual, expected))
+                << table.isa << ' ' << kFloatFormats[from].name << ' '
+                << columns << " x " << lines << " gap " << gap;
+          }
         }
       }
     }

@@ -12,6 +12,7 @@
 #include "support/random.h"
 #include "swamp/activation.h"
 #include "swamp/attention.h"
+#include "swamp/channel_norm.h"
 #include "swamp/float8.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
@@ -133,6 +134,34 @@ void activations(SeededCall& c, std::size_t variant) {
   gated_activation_backward(gradient, halves(both, 0), halves(both, 1),
                             halves(gradients, 0), halves(gradients, 1), options,
                             c.machine);
+}
+
+// Sums of rows and of columns, BatchNorm, and GroupNorm with two groups or as
+// many as channels.
+void channel_rows(SeededCall& c, std::size_t variant) {
+  const Matrix x = c.matrix(), gradient = c.matrix();
+  const Tensor all{x.data, x.rows * x.columns, x.dtype};
+  auto* const sums = c.result<double>(x.rows + x.columns);
+  sum(all, {x.rows, x.columns, 1}, sums, c.machine);
+  c.next_call();
+  sum(all, {1, x.rows, x.columns}, sums + x.rows, c.machine);
+  c.next_call();
+  ChannelShape shape{x.rows % 3 == 0 ? x.rows / 3 : x.rows, 0};
+  if (variant == 1) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
+  if (variant == 2) shape.groups = shape.channels;
+  const std::size_t count = shape.statistics(x.rows);
+  float *const mean = c.numbers(count), *const variance = c.numbers(count),
+               *const rstd = c.numbers(count),
+               *const weight = c.numbers(shape.channels),
+               *const dweight = c.numbers(shape.channels),
+               *const dbias = c.numbers(shape.channels);
+  channel_statistics(x, shape, 1e-5, mean, variance, rstd, c.machine);
+  c.next_call();
+  channel_norm_backward(gradient, x, shape, mean, rstd, weight, variant == 2,
+                        c.over(gradient), dweight, dbias, c.machine);
+  c.next_call();
+  channel_norm(x, shape, mean, rstd, weight, variant == 0 ? nullptr : weight,
+               c.over(x), c.machine);
 }
 
 // A third of the rows, or none, belongs to no token.
@@ -378,6 +407,7 @@ constexpr OptionRow kOptionRows[] = {
     {"norm_both", cli::kOfMatrix, 4, norm_rows},
     {"residual_add_bias", cli::kOfMatrix, 1, residual_add_bias},
     {"activation", cli::kOfMatrix, 18, activations},
+    {"channel_norm", cli::kOfMatrix, 3, channel_rows},
     {"moe_rows", cli::kOfTokens, 2, moe_rows},
     {"moe_losses", cli::kOfTokens, 1, moe_losses},
     {"attention_masked", cli::kOfHeads, 5, masked_attention},

@@ -1,0 +1,110 @@
+/// @file
+/// BatchNorm and GroupNorm: normalization of channels, forward and backward,
+/// and sums along one dimension. Sums are double, in an order that depends on
+/// the shape alone; statistics are float32. The results have the same bits on
+/// every machine.
+///
+/// Common to all functions: a Machine of null is the default machine. Data must
+/// be aligned to its element. Arrays must not overlap, except as stated.
+/// Everything is checked before the first write; Error is thrown for bad
+/// arguments. Any thread may call, also several at once on one machine.
+#ifndef SWAMP_CHANNEL_NORM_H_
+#define SWAMP_CHANNEL_NORM_H_
+
+#include <cstddef>
+
+#include "swamp/export.h"
+#include "swamp/machine.h"
+#include "swamp/rows.h"
+#include "swamp/tensor.h"
+
+namespace swamp {
+
+/// SumShape is the shape of an array whose middle dimension is added up.
+struct SumShape {
+  std::size_t outer = 1;  ///< elements of the dimensions before
+  std::size_t terms = 0;  ///< elements of each sum
+  std::size_t inner = 1;  ///< elements of the dimensions after
+};
+
+/// sum adds up one dimension of an array. Of no terms the sum is 0.
+///
+/// @param x float16, bfloat16, float32 or float64 of outer * terms * inner
+///   elements, [outer, terms, inner]
+/// @param shape sizes
+/// @param[out] sums [outer, inner]
+/// @param machine where to run; null: the default machine
+SWAMP_API void sum(const Tensor& x, const SumShape& shape, double* sums,
+                   Machine* machine = nullptr);
+
+/// ChannelShape divides the rows of a matrix, which are the positions of one
+/// channel of one image: row = image * channels + channel.
+struct ChannelShape {
+  std::size_t channels = 0;  ///< a divisor of the rows
+  /// 0: a channel of all images has one mean and variance (BatchNorm). Else
+  /// channels / groups consecutive channels of one image have (GroupNorm).
+  std::size_t groups = 0;
+
+  /// statistics() returns the number of means: the channels, or images *
+  /// groups, image by image.
+  constexpr std::size_t statistics(std::size_t rows) const noexcept {
+    return groups == 0     ? channels
+           : channels == 0 ? 0
+                           : rows / channels * groups;
+  }
+};
+
+/// channel_statistics computes the means and the variances (sums of squares
+/// divided by the number of elements) of channels or groups.
+///
+/// @param x float16, bfloat16 or float32
+/// @param shape channels and groups
+/// @param eps added to a variance
+/// @param[out] mean shape.statistics() values
+/// @param[out] variance as many; null: not wanted
+/// @param[out] rstd as many: 1 / sqrt(variance + eps)
+/// @param machine where to run; null: the default machine
+SWAMP_API void channel_statistics(const Matrix& x, const ChannelShape& shape,
+                                  double eps, float* mean, float* variance,
+                                  float* rstd, Machine* machine = nullptr);
+
+/// channel_norm sets y = (x - mean) * (rstd * weight) + bias, each operation in
+/// float32.
+///
+/// @param x float16, bfloat16 or float32
+/// @param shape channels and groups
+/// @param mean shape.statistics() values
+/// @param rstd as many
+/// @param weight one value for each channel; null: 1
+/// @param bias one value for each channel; null: 0
+/// @param y as x; may be x
+/// @param machine where to run; null: the default machine
+SWAMP_API void channel_norm(const Matrix& x, const ChannelShape& shape,
+                            const float* mean, const float* rstd,
+                            const float* weight, const float* bias,
+                            const Matrix& y, Machine* machine = nullptr);
+
+/// channel_norm_backward computes the gradients of channel_norm().
+///
+/// @param gradient of y, as x
+/// @param x as in the forward call
+/// @param shape channels and groups
+/// @param mean as in the forward call
+/// @param rstd as in the forward call
+/// @param weight one value for each channel; null: 1
+/// @param is_fixed whether mean and rstd do not depend on x (running
+///   statistics)
+/// @param dx as x, may be gradient; with data null it is not computed
+/// @param[out] dweight one value for each channel; null: not wanted
+/// @param[out] dbias one value for each channel; null: not wanted
+/// @param machine where to run; null: the default machine
+SWAMP_API void channel_norm_backward(const Matrix& gradient, const Matrix& x,
+                                     const ChannelShape& shape,
+                                     const float* mean, const float* rstd,
+                                     const float* weight, bool is_fixed,
+                                     const Matrix& dx, float* dweight,
+                                     float* dbias, Machine* machine = nullptr);
+
+}  // namespace swamp
+
+#endif  // SWAMP_CHANNEL_NORM_H_

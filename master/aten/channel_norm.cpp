@@ -1,0 +1,415 @@
+// PyTorch's sum, batch norm and group norm with their gradients, which are
+// swamp's with `reproducible`: PyTorch's depend on the number of threads or on
+// the CPU. mean() and the losses call sum(). Everything else, and wrong
+// arguments, go to PyTorch's own kernels.
+#include "swamp/channel_norm.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_batch_norm_backward_cpu_dispatch.h>
+#include <ATen/ops/native_batch_norm_cpu_dispatch.h>
+#include <ATen/ops/native_group_norm_backward_cpu_dispatch.h>
+#include <ATen/ops/native_group_norm_cpu_dispatch.h>
+#include <ATen/ops/sum_cpu_dispatch.h>
+
+#include <array>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "master/aten/checks.h"
+#include "master/aten/overrides.h"
+#include "master/aten/row_tensors.h"
+
+namespace swamp::aten {
+namespace {
+
+using at::Tensor;
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+
+// is_replaced() returns whether x is a tensor of whose operators swamp replaces
+// those that depend on the CPU.
+bool is_replaced(const Tensor& x) {
+  const at::ScalarType type = x.scalar_type();
+  return is_reproducible() && (is_half(type) || type == at::kFloat) &&
+         is_plain(x, type) && x.numel() != 0;
+}
+
+// sum_of() adds up the dimensions of `mask`. It returns a float64 tensor of the
+// others, or nothing if each has one element.
+std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask) {
+  Tensor from;
+  // The sizes of runs of dimensions that are added up, or kept.
+  std::vector<std::int64_t> sizes;
+  std::vector<bool> is_summed;
+  for (std::int64_t d = 0; d < x.dim(); ++d) {
+    const bool summed = mask[static_cast<std::size_t>(d)];
+    if (x.size(d) == 1) continue;
+    if (sizes.empty() || is_summed.back() != summed) {
+      sizes.push_back(1);
+      is_summed.push_back(summed);
+    }
+    sizes.back() *= x.size(d);
+  }
+  // The last run first.
+  for (std::size_t run = sizes.size(); run-- > 0;) {
+    if (!is_summed[run]) continue;
+    if (!from.defined()) from = row_major(x);
+    SumShape shape;
+    shape.terms = static_cast<std::size_t>(sizes[run]);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (i == run) continue;
+      (i < run ? shape.outer : shape.inner) *=
+          static_cast<std::size_t>(sizes[i]);
+    }
+    const Tensor sums =
+        at::empty({static_cast<std::int64_t>(shape.outer * shape.inner)},
+                  x.options().dtype(at::kDouble));
+    translated([&] {
+      swamp::sum({const_cast<void*>(const_data(from)),
+                  static_cast<std::size_t>(from.numel()),
+                  *scalar_type(from.scalar_type())},
+                 shape, static_cast<double*>(mutable_data(sums)));
+    });
+    from = sums;
+    sizes[run] = 1;
+  }
+  if (!from.defined()) return {};
+  return from;
+}
+
+// summed() returns the sum in the shape that PyTorch's has, or nothing if it is
+// not swamp's. A narrower dtype than x's would round each element first.
+std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
+                             bool keepdim,
+                             std::optional<at::ScalarType> dtype) {
+  if (!is_replaced(x)) return {};
+  const at::ScalarType to = dtype.value_or(x.scalar_type());
+  if (to != x.scalar_type() && to != at::kFloat && to != at::kDouble) return {};
+  std::vector<bool> mask(static_cast<std::size_t>(x.dim()),
+                         !dim.has_value() || dim->empty());
+  if (dim.has_value()) {
+    for (const std::int64_t d : *dim) {
+      // PyTorch refuses a dimension that does not exist, or is named twice.
+      if (d < -x.dim() || d >= x.dim()) return {};
+      auto&& one = mask[static_cast<std::size_t>(d < 0 ? d + x.dim() : d)];
+      if (one) return {};
+      one = true;
+    }
+  }
+  const std::optional<Tensor> sums = sum_of(x, mask);
+  if (!sums.has_value()) return {};
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t d = 0; d < x.dim(); ++d) {
+    if (!mask[static_cast<std::size_t>(d)]) {
+      sizes.push_back(x.size(d));
+    } else if (keepdim) {
+      sizes.push_back(1);
+    }
+  }
+  return sums->to(to).view(sizes);
+}
+
+Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
+           std::optional<at::ScalarType> dtype) {
+  const std::optional<Tensor> result = summed(x, dim, keepdim, dtype);
+  return result.has_value() ? *result : at::cpu::sum(x, dim, keepdim, dtype);
+}
+
+Tensor& sum_out(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
+                std::optional<at::ScalarType> dtype, Tensor& out) {
+  std::optional<Tensor> result;
+  if (out.scalar_type() == dtype.value_or(out.scalar_type())) {
+    result = summed(x, dim, keepdim, out.scalar_type());
+  }
+  if (!result.has_value()) {
+    return at::cpu::sum_outf(x, dim, keepdim, dtype, out);
+  }
+  at::native::resize_output(out, result->sizes());
+  at::assert_no_internal_overlap(out);
+  return out.copy_(*result);
+}
+
+// ---- Norms
+
+// Floats is a tensor of one value for each channel or group, as float32.
+struct Floats {
+  explicit Floats(const OptionalTensor& values) {
+    if (is_defined(values)) values_ = row_major(values->to(at::kFloat));
+  }
+  const float* data() const {
+    return values_.defined() ? static_cast<const float*>(const_data(values_))
+                             : nullptr;
+  }
+
+ private:
+  Tensor values_;
+};
+
+float* written(const Tensor& values) {
+  return values.defined() ? static_cast<float*>(mutable_data(values)) : nullptr;
+}
+
+Tensor new_floats(const Tensor& x, std::int64_t count) {
+  return at::empty({count}, x.options().dtype(at::kFloat));
+}
+
+// ChannelRows is a tensor as rows of channels. A tensor with one position has
+// the channels as rows and the images as columns.
+struct ChannelRows {
+  ChannelRows(const Tensor& x, std::int64_t images, std::int64_t channels,
+              std::int64_t groups)
+      : is_turned(groups == 0 && x.numel() == images * channels) {
+    rows = is_turned ? x.reshape({images, channels}).t() : x;
+    rows = row_major(rows);
+    shape = {static_cast<std::size_t>(channels),
+             static_cast<std::size_t>(groups)};
+    const auto count =
+        static_cast<std::size_t>(is_turned ? channels : images * channels);
+    matrix = {const_cast<void*>(const_data(rows)), count,
+              static_cast<std::size_t>(x.numel()) / count,
+              *scalar_type(x.scalar_type())};
+  }
+  // result() makes a tensor like x from rows like these.
+  Tensor result(const Tensor& y, const Tensor& x) const {
+    const Tensor values =
+        is_turned ? y.t().reshape(x.sizes()) : y.view(x.sizes());
+    const Tensor to = at::empty_like(x, x.suggest_memory_format());
+    return to.copy_(values);
+  }
+  // empty() returns a result's rows, with their matrix.
+  std::pair<Tensor, Matrix> empty() const {
+    Tensor y = at::empty_like(rows);
+    Matrix to = matrix;
+    to.data = mutable_data(y);
+    return {y, to};
+  }
+
+  bool is_turned;
+  Tensor rows;
+  ChannelShape shape;
+  Matrix matrix;
+};
+
+// have_values() returns whether each of some vectors is absent or has a value
+// for each channel, all in the dtype of x or all in float32.
+bool have_values(const Tensor& x, std::int64_t channels,
+                 std::initializer_list<const OptionalTensor*> vectors) {
+  std::optional<at::ScalarType> type;
+  for (const OptionalTensor* vector : vectors) {
+    if (!is_defined(*vector)) continue;
+    const at::ScalarType here = (*vector)->scalar_type();
+    if ((here != x.scalar_type() && here != at::kFloat) ||
+        here != type.value_or(here) || !is_plain(**vector, here) ||
+        (*vector)->numel() != channels || is_lazy(**vector)) {
+      return false;
+    }
+    type = here;
+  }
+  return true;
+}
+
+// statistics_type() returns the dtype of the statistics that PyTorch saves.
+at::ScalarType statistics_type(
+    const Tensor& x, std::initializer_list<const OptionalTensor*> vectors) {
+  for (const OptionalTensor* vector : vectors) {
+    if (is_defined(*vector)) return (*vector)->scalar_type();
+  }
+  return x.scalar_type();
+}
+
+// Statistics is the mean and rstd of channels or groups.
+struct Statistics {
+  Tensor mean, rstd, variance;
+
+  // Of x itself.
+  Statistics(const Tensor& x, const ChannelRows& in, double eps)
+      : Statistics(x, in) {
+    translated([&] {
+      swamp::channel_statistics(in.matrix, in.shape, eps, written(mean),
+                                written(variance), written(rstd));
+    });
+  }
+  // Running ones.
+  Statistics(const Tensor& x, const ChannelRows& in, const Tensor& running_mean,
+             const Tensor& running_var, double eps)
+      : Statistics(x, in) {
+    mean.copy_(running_mean);
+    variance.copy_(running_var);
+    for (std::int64_t c = 0; c < mean.numel(); ++c) {
+      written(rstd)[c] = static_cast<float>(
+          1.0 / std::sqrt(static_cast<double>(written(variance)[c]) + eps));
+    }
+  }
+
+ private:
+  Statistics(const Tensor& x, const ChannelRows& in) {
+    const auto count =
+        static_cast<std::int64_t>(in.shape.statistics(in.matrix.rows));
+    mean = new_floats(x, count);
+    rstd = new_floats(x, count);
+    variance = new_floats(x, count);
+  }
+};
+
+Tensor normalized(const Tensor& x, const ChannelRows& in,
+                  const Statistics& statistics, const OptionalTensor& weight,
+                  const OptionalTensor& bias) {
+  const std::pair<Tensor, Matrix> y = in.empty();
+  const Floats w(weight), b(bias);
+  translated([&] {
+    swamp::channel_norm(in.matrix, in.shape, written(statistics.mean),
+                        written(statistics.rstd), w.data(), b.data(), y.second);
+  });
+  return in.result(y.first, x);
+}
+
+// gradients() returns those of x, weight and bias that `wanted` names.
+Three gradients(const Tensor& grad, const Tensor& x, const ChannelRows& in,
+                std::int64_t images, const Tensor& mean, const Tensor& rstd,
+                const OptionalTensor& weight, bool is_fixed,
+                std::array<bool, 3> wanted) {
+  const auto channels = static_cast<std::int64_t>(in.shape.channels);
+  const ChannelRows gradient(grad, images, channels,
+                             static_cast<std::int64_t>(in.shape.groups));
+  const std::pair<Tensor, Matrix> dx = gradient.empty();
+  const Floats w(weight);
+  const Tensor dweight = wanted[1] ? new_floats(x, channels) : Tensor(),
+               dbias = wanted[2] ? new_floats(x, channels) : Tensor();
+  Matrix dx_rows = dx.second;
+  if (!wanted[0]) dx_rows.data = nullptr;
+  translated([&] {
+    swamp::channel_norm_backward(
+        gradient.matrix, in.matrix, in.shape, written(mean), written(rstd),
+        w.data(), is_fixed, dx_rows, written(dweight), written(dbias));
+  });
+  const at::ScalarType type =
+      is_defined(weight) ? weight->scalar_type() : x.scalar_type();
+  return {wanted[0] ? in.result(dx.first, x) : Tensor(),
+          wanted[1] ? dweight.to(type) : Tensor(),
+          wanted[2] ? dbias.to(type) : Tensor()};
+}
+
+void update(const OptionalTensor& running, const Tensor& values,
+            double momentum) {
+  if (!is_defined(running)) return;
+  const Tensor now = running->to(at::kFloat).mul(1 - momentum);
+  running->copy_(now.add(values.mul(momentum)));
+}
+
+Three batch_norm(const Tensor& x, const OptionalTensor& weight,
+                 const OptionalTensor& bias, const OptionalTensor& running_mean,
+                 const OptionalTensor& running_var, bool training,
+                 double momentum, double eps) {
+  const bool has_running = is_defined(running_mean) && is_defined(running_var);
+  if (!is_replaced(x) || x.dim() < 2 || (!training && !has_running) ||
+      !have_values(x, x.size(1),
+                   {&weight, &bias, &running_mean, &running_var})) {
+    return at::cpu::native_batch_norm(x, weight, bias, running_mean,
+                                      running_var, training, momentum, eps);
+  }
+  const ChannelRows in(x, x.size(0), x.size(1), 0);
+  const auto saved = x.options().dtype(
+      statistics_type(x, {&weight, &bias, &running_mean, &running_var}));
+  if (!training) {
+    const Statistics running(x, in, *running_mean, *running_var, eps);
+    return {normalized(x, in, running, weight, bias), at::empty({0}, saved),
+            at::empty({0}, saved)};
+  }
+  const Statistics own(x, in, eps);
+  Tensor y = normalized(x, in, own, weight, bias);
+  const auto count = static_cast<double>(x.numel() / x.size(1));
+  update(running_mean, own.mean, momentum);
+  update(running_var, own.variance.mul(count / (count - 1)), momentum);
+  return {y, own.mean.to(saved), own.rstd.to(saved)};
+}
+
+Three batch_norm_backward(const Tensor& grad, const Tensor& x,
+                          const OptionalTensor& weight,
+                          const OptionalTensor& running_mean,
+                          const OptionalTensor& running_var,
+                          const OptionalTensor& save_mean,
+                          const OptionalTensor& save_rstd, bool train,
+                          double eps, std::array<bool, 3> wanted) {
+  const bool has_running = is_defined(running_mean) && is_defined(running_var);
+  if (!is_replaced(x) || x.dim() < 2 || !is_plain(grad, x.scalar_type()) ||
+      grad.sizes() != x.sizes() || (!train && !has_running) ||
+      !have_values(x, x.size(1), {&weight, &running_mean, &running_var}) ||
+      !have_values(x, x.size(1), {&save_mean, &save_rstd})) {
+    return at::cpu::native_batch_norm_backward(grad, x, weight, running_mean,
+                                               running_var, save_mean,
+                                               save_rstd, train, eps, wanted);
+  }
+  const ChannelRows in(x, x.size(0), x.size(1), 0);
+  if (train && is_defined(save_mean) && is_defined(save_rstd) &&
+      save_mean->scalar_type() == at::kFloat) {
+    return gradients(grad, x, in, x.size(0), row_major(*save_mean),
+                     row_major(*save_rstd), weight, false, wanted);
+  }
+  // Statistics that were rounded to 16 bits are computed again.
+  const Statistics used =
+      train ? Statistics(x, in, eps)
+            : Statistics(x, in, *running_mean, *running_var, eps);
+  return gradients(grad, x, in, x.size(0), used.mean, used.rstd, weight, !train,
+                   wanted);
+}
+
+bool has_groups(const Tensor& x, std::int64_t images, std::int64_t channels,
+                std::int64_t positions, std::int64_t groups) {
+  return is_replaced(x) && groups > 0 && images > 0 && channels > 0 &&
+         channels % groups == 0 && x.numel() == images * channels * positions;
+}
+
+Three group_norm(const Tensor& x, const OptionalTensor& weight,
+                 const OptionalTensor& bias, std::int64_t images,
+                 std::int64_t channels, std::int64_t positions,
+                 std::int64_t groups, double eps) {
+  if (!has_groups(x, images, channels, positions, groups) ||
+      !have_values(x, channels, {&weight, &bias})) {
+    return at::cpu::native_group_norm(x, weight, bias, images, channels,
+                                      positions, groups, eps);
+  }
+  const ChannelRows in(x, images, channels, groups);
+  const auto saved = x.options().dtype(statistics_type(x, {&weight, &bias}));
+  const Statistics own(x, in, eps);
+  return {normalized(x, in, own, weight, bias),
+          own.mean.to(saved).view({images, groups}),
+          own.rstd.to(saved).view({images, groups})};
+}
+
+Three group_norm_backward(const Tensor& grad, const Tensor& x,
+                          const Tensor& mean, const Tensor& rstd,
+                          const OptionalTensor& weight, std::int64_t images,
+                          std::int64_t channels, std::int64_t positions,
+                          std::int64_t groups, std::array<bool, 3> wanted) {
+  // Without eps, statistics of 16 bits can't be computed again.
+  if (!has_groups(x, images, channels, positions, groups) ||
+      !is_plain(grad, x.scalar_type()) || grad.sizes() != x.sizes() ||
+      !have_values(x, channels, {&weight})) {
+    return at::cpu::native_group_norm_backward(grad, x, mean, rstd, weight,
+                                               images, channels, positions,
+                                               groups, wanted);
+  }
+  const ChannelRows in(x, images, channels, groups);
+  return gradients(grad, x, in, images, row_major(mean.to(at::kFloat)),
+                   row_major(rstd.to(at::kFloat)), weight, false, wanted);
+}
+
+}  // namespace
+
+void register_channels(torch::Library& library) {
+  library.impl("sum.dim_IntList", &sum);
+  library.impl("sum.IntList_out", &sum_out);
+  library.impl("native_batch_norm", &batch_norm);
+  library.impl("native_batch_norm_backward", &batch_norm_backward);
+  library.impl("native_group_norm", &group_norm);
+  library.impl("native_group_norm_backward", &group_norm_backward);
+}
+
+}  // namespace swamp::aten

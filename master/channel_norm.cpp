@@ -1,0 +1,321 @@
+// Sums along one dimension, and the norms of channels that are made of them. A
+// long sum is divided into chunks, whose sums in double are added in a next
+// launch, so that every slave has a part: the chunks depend on the shape alone.
+#include "swamp/channel_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "master/row_launch.h"
+#include "master/text.h"
+
+namespace swamp {
+
+using master::Checker;
+using master::RowTable;
+using master::Workspace;
+using slave::RowFactors;
+using slave::RowSumsArgs;
+
+namespace {
+
+// The terms of one sum: elements that lie next to each other, or lines.
+constexpr std::size_t kRowTerms = 8192, kLineTerms = 128;
+
+std::size_t divided(std::size_t count, std::size_t by) {
+  return (count + by - 1) / by;
+}
+
+// row_sums() returns the operation that adds the elements of rows.
+Operation row_sums(ScalarType type, const RowSumsArgs& args) {
+  return {master::row_kernel<KernelFamily::row_sums>(type), &args,
+          static_cast<std::size_t>(args.columns)};
+}
+
+// sum_chunks() adds the chunks of an array of a shape: sums[o, c, i] is the sum
+// of chunk c, of at most `terms` terms.
+void sum_chunks(Machine::Impl& machine, const Tensor& x, const SumShape& shape,
+                std::size_t terms, double* sums) {
+  using At = slave::RowSumsOperand;
+  const std::size_t bytes = kScalarTypeBytes[x.dtype];
+  const std::size_t chunks = divided(shape.terms, terms);
+  const std::size_t last = shape.terms - (chunks - 1) * terms;
+  const bool is_by_row = shape.inner == 1;
+  // All chunks but the last, and the last one.
+  const RowSumsArgs args[] = {{terms, 0, 0}, {last, 0, 0}};
+  Operation operations[2];
+  for (int k = 0; k < 2; ++k) {
+    operations[k] =
+        is_by_row ? row_sums(x.dtype, args[k])
+                  : master::line_sums(machine, x.dtype, kFloat64,
+                                      static_cast<std::size_t>(args[k].columns),
+                                      shape.inner * bytes);
+    if (is_by_row) {
+      operations[k].remove_operand(At::factor);
+      operations[k].remove_operand(At::shift);
+    }
+    master::require_ldm("x", {nullptr, 1, terms, x.dtype},
+                        runtime::ldm_need(machine, operations[k], 0));
+  }
+  // Whole chunks of a row follow each other, and are one segment.
+  const std::size_t whole = is_by_row ? 1 : chunks - 1;
+  const std::size_t of_outer = (chunks == 1 ? 0 : whole) + 1;
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(operations, 2, shape.outer * of_outer, false,
+                 is_by_row ? master::row_grains(terms) : master::kLineGrains,
+                 workspace.segments());
+  table.fill(machine, shape.outer * of_outer, [&](std::size_t i, auto set) {
+    const std::size_t o = i / of_outer, segment = i % of_outer;
+    const bool is_last = segment + 1 == of_outer;
+    const std::size_t chunk = is_last ? chunks - 1 : segment;
+    const std::byte* from =
+        static_cast<const std::byte*>(x.data) +
+        (o * shape.terms + chunk * terms) * shape.inner * bytes;
+    double* const to = sums + (o * chunks + chunk) * shape.inner;
+    if (is_by_row) {
+      set(is_last ? 1 : chunks - 1, {from, nullptr, nullptr, to}, is_last);
+    } else {
+      set(shape.inner, {from, to}, is_last);
+    }
+  });
+  workspace.run(machine, table.list());
+}
+
+// Rows is what the functions of channels have in common.
+struct Rows {
+  Rows(const Matrix& matrix, const ChannelShape& channels_of)
+      : shape(channels_of), x(matrix) {
+    master::require_matrix("x", x);
+    if (shape.channels == 0 || x.rows % shape.channels != 0) {
+      master::refuse("shape.channels", std::to_string(shape.channels),
+                     "a divisor of x.rows, " + std::to_string(x.rows));
+    }
+    if (shape.groups != 0 && shape.channels % shape.groups != 0) {
+      master::refuse("shape.groups", std::to_string(shape.groups),
+                     "0 or a divisor of shape.channels, " +
+                         std::to_string(shape.channels));
+    }
+    count = shape.statistics(x.rows);
+    elements = count == 0 ? 0
+                          : static_cast<double>(x.rows / count) *
+                                static_cast<double>(x.columns);
+    in_group = shape.groups == 0 ? 1 : shape.channels / shape.groups;
+  }
+  // statistic() returns the number of the mean of a row.
+  std::size_t statistic(std::size_t row) const noexcept {
+    return shape.groups == 0 ? row % shape.channels : row / in_group;
+  }
+  std::size_t channel(std::size_t row) const noexcept {
+    return row % shape.channels;
+  }
+  bool is_empty() const noexcept { return x.rows == 0 || x.columns == 0; }
+
+  const ChannelShape& shape;
+  const Matrix& x;
+  std::size_t count;     // of means
+  std::size_t in_group;  // channels of a group; BatchNorm: 1
+  double elements;       // of a mean
+};
+
+void require_values(const char* name, const void* data, std::size_t count) {
+  master::require_array(name, data, alignof(float), count);
+}
+
+// run_sums() sets sums[r] to the sum of the terms of row r.
+void run_sums(Machine::Impl& machine, const Matrix& x, bool squares,
+              const void* factor, const float* shift, double* sums) {
+  using At = slave::RowSumsOperand;
+  const RowSumsArgs args{x.columns, squares, 0};
+  Operation operation = row_sums(x.dtype, args);
+  if (factor == nullptr) operation.remove_operand(At::factor);
+  if (shift == nullptr) operation.remove_operand(At::shift);
+  master::run_rows(machine, "x", x, operation, {x.data, factor, shift, sums});
+}
+
+// run_affine() launches row_affine; a gradient of null is absent.
+void run_affine(Machine::Impl& machine, const Matrix& x, const void* gradient,
+                const RowFactors* factors, const Matrix& y) {
+  const slave::RowAffineArgs args{x.columns};
+  Operation operation(master::row_kernel<KernelFamily::row_affine>(x.dtype),
+                      &args, x.columns);
+  if (gradient == nullptr) {
+    operation.remove_operand(slave::RowAffineOperand::gradient);
+  }
+  master::run_rows(machine, "x", x, operation,
+                   {x.data, gradient, factors, y.data});
+}
+
+float value_of(const float* values, std::size_t i, float otherwise) {
+  return values == nullptr ? otherwise : values[i];
+}
+
+}  // namespace
+
+void sum(const Tensor& x, const SumShape& shape, double* sums,
+         Machine* machine) {
+  constexpr std::uint32_t kTypes = master::kRowTypes | 1u << kFloat64;
+  Checker("x").dtype(x.dtype, kTypes);
+  const std::size_t results = shape.outer * shape.inner;
+  Checker("x")
+      .same("count", x.count, results * shape.terms, "shape")
+      .data(x.data, kScalarTypeBytes[x.dtype], x.count);
+  master::require_array("sums", sums, alignof(double), results);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (results == 0) return;
+  if (shape.terms == 0) {
+    std::fill(sums, sums + results, 0.0);
+    return;
+  }
+  const std::size_t terms = shape.inner == 1 ? kRowTerms : kLineTerms;
+  std::size_t scratch = 0;
+  for (std::size_t n = divided(shape.terms, terms); n > 1;) {
+    scratch += results * n;
+    n = divided(n, terms);
+  }
+  double* to = Workspace::of_this_thread().row_values<double>(
+      std::max<std::size_t>(scratch, 1));
+  Tensor from = x;
+  for (SumShape rest = shape;;) {
+    const std::size_t chunks = divided(rest.terms, terms);
+    sum_chunks(impl, from, rest, terms, chunks == 1 ? sums : to);
+    if (chunks == 1) return;
+    from = {to, results * chunks, kFloat64};
+    to += results * chunks;
+    rest.terms = chunks;
+  }
+}
+
+void channel_statistics(const Matrix& x, const ChannelShape& shape, double eps,
+                        float* mean, float* variance, float* rstd,
+                        Machine* machine) {
+  const Rows rows(x, shape);
+  require_values("mean", mean, rows.count);
+  if (variance != nullptr) require_values("variance", variance, rows.count);
+  require_values("rstd", rstd, rows.count);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (rows.count == 0) return;
+  if (rows.is_empty()) {
+    for (float* const values : {mean, variance, rstd}) {
+      if (values != nullptr) std::fill(values, values + rows.count, NAN);
+    }
+    return;
+  }
+  // The rows of a group follow each other, and are one row here.
+  const Matrix all{x.data, x.rows / rows.in_group, x.columns * rows.in_group,
+                   x.dtype};
+  auto* const sums =
+      Workspace::of_this_thread().row_values<double>(2 * all.rows + rows.count);
+  auto* const shifts = reinterpret_cast<float*>(sums + all.rows);
+  double* const totals = sums + 2 * all.rows;
+  // totals[k] becomes the sum of sums[r] over the rows of statistic k.
+  const auto add_up = [&] {
+    std::fill(totals, totals + rows.count, 0.0);
+    for (std::size_t r = 0; r < all.rows; ++r) {
+      totals[r % rows.count] += sums[r];
+    }
+  };
+  run_sums(impl, all, false, nullptr, nullptr, sums);
+  add_up();
+  for (std::size_t r = 0; r < all.rows; ++r) {
+    shifts[r] = static_cast<float>(totals[r % rows.count] / rows.elements);
+  }
+  run_sums(impl, all, true, nullptr, shifts, sums);
+  add_up();
+  for (std::size_t k = 0; k < rows.count; ++k) {
+    const double square = totals[k] / rows.elements;
+    mean[k] = shifts[k];
+    if (variance != nullptr) variance[k] = static_cast<float>(square);
+    rstd[k] = static_cast<float>(1.0 / std::sqrt(square + eps));
+  }
+}
+
+void channel_norm(const Matrix& x, const ChannelShape& shape, const float* mean,
+                  const float* rstd, const float* weight, const float* bias,
+                  const Matrix& y, Machine* machine) {
+  const Rows rows(x, shape);
+  master::require_like("y", y, "x", x);
+  require_values("mean", mean, rows.count);
+  require_values("rstd", rstd, rows.count);
+  if (weight != nullptr) require_values("weight", weight, shape.channels);
+  if (bias != nullptr) require_values("bias", bias, shape.channels);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (rows.is_empty()) return;
+  auto* const factors =
+      Workspace::of_this_thread().row_values<RowFactors>(x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const std::size_t k = rows.statistic(r), c = rows.channel(r);
+    factors[r] = {mean[k], rstd[k] * value_of(weight, c, 1),
+                  value_of(bias, c, 0), 0};
+  }
+  run_affine(impl, x, nullptr, factors, y);
+}
+
+void channel_norm_backward(const Matrix& gradient, const Matrix& x,
+                           const ChannelShape& shape, const float* mean,
+                           const float* rstd, const float* weight,
+                           bool is_fixed, const Matrix& dx, float* dweight,
+                           float* dbias, Machine* machine) {
+  const Rows rows(x, shape);
+  master::require_like("gradient", gradient, "x", x);
+  if (dx.data != nullptr) master::require_like("dx", dx, "x", x);
+  require_values("mean", mean, rows.count);
+  require_values("rstd", rstd, rows.count);
+  if (weight != nullptr) require_values("weight", weight, shape.channels);
+  if (dweight != nullptr) require_values("dweight", dweight, shape.channels);
+  if (dbias != nullptr) require_values("dbias", dbias, shape.channels);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (rows.is_empty()) {
+    for (float* const values : {dweight, dbias}) {
+      if (values != nullptr) std::fill(values, values + shape.channels, 0.0f);
+    }
+    return;
+  }
+  // Of a row the sums of gradient and gradient * (x - mean), of a statistic
+  // those of both times weight, and of a channel those of both.
+  auto* const memory = Workspace::of_this_thread().row_values<double>(
+      5 * x.rows + 2 * rows.count + 2 * shape.channels);
+  double *const sums = memory, *const products = sums + x.rows,
+                *const sum_of = products + x.rows,
+                *const product_of = sum_of + rows.count,
+                *const dbias_of = product_of + rows.count,
+                *const dweight_of = dbias_of + shape.channels;
+  auto* const factors =
+      reinterpret_cast<RowFactors*>(dweight_of + shape.channels);
+  auto* const shifts = reinterpret_cast<float*>(factors + x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) shifts[r] = mean[rows.statistic(r)];
+  run_sums(impl, gradient, false, nullptr, nullptr, sums);
+  run_sums(impl, x, false, gradient.data, shifts, products);
+  std::fill(sum_of, sum_of + 2 * rows.count + 2 * shape.channels, 0.0);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const std::size_t k = rows.statistic(r), c = rows.channel(r);
+    const double w = static_cast<double>(value_of(weight, c, 1));
+    sum_of[k] += w * sums[r];
+    product_of[k] += w * products[r];
+    dbias_of[c] += sums[r];
+    dweight_of[c] += static_cast<double>(rstd[k]) * products[r];
+  }
+  if (dx.data != nullptr) {
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      const std::size_t k = rows.statistic(r);
+      const float w = value_of(weight, rows.channel(r), 1);
+      const double by = static_cast<double>(rstd[k]);
+      const double x_factor = by * by * by * product_of[k] / rows.elements,
+                   addend = by * sum_of[k] / rows.elements;
+      factors[r] = {mean[k], static_cast<float>(-x_factor),
+                    static_cast<float>(-addend), rstd[k] * w};
+      if (is_fixed) factors[r] = {0, rstd[k] * w, 0, 0};
+    }
+    if (is_fixed) {
+      run_affine(impl, gradient, nullptr, factors, dx);
+    } else {
+      run_affine(impl, x, gradient.data, factors, dx);
+    }
+  }
+  for (std::size_t c = 0; c < shape.channels; ++c) {
+    if (dweight != nullptr) dweight[c] = static_cast<float>(dweight_of[c]);
+    if (dbias != nullptr) dbias[c] = static_cast<float>(dbias_of[c]);
+  }
+}
+
+}  // namespace swamp

@@ -1,0 +1,175 @@
+// Sums over rows and over lines, in double, compiled once per target by
+// Highway. The elements of a row are added to chains by their column, so that
+// every vector width adds in the same order.
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "slave/kernel_table.h"
+#include "slave/row_args.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/sums.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "slave/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+// load_wide() loads kWideLanes elements as doubles.
+template <class Format>
+HWY_INLINE VD load_wide(const typename Format::Element* at) {
+  const DD dd;
+  if constexpr (std::is_same_v<Format, Float64>) {
+    return hn::LoadU(dd, at);
+  } else {
+    const hn::Rebind<float, DD> df;
+    return hn::PromoteTo(dd, Format::load(df, at));
+  }
+}
+
+enum class Term { plain, square, product };
+
+// Terms is the terms of a row from some column on.
+template <class Format, Term kTerm>
+struct Terms {
+  using Element = typename Format::Element;
+  const Element* x;
+  const Element* factor;
+  double shift;
+
+  HWY_INLINE VD operator()(std::size_t i) const {
+    const VD d = hn::Sub(load_wide<Format>(x + i), hn::Set(DD(), shift));
+    if constexpr (kTerm == Term::square) return hn::Mul(d, d);
+    if constexpr (kTerm == Term::product) {
+      return hn::Mul(d, load_wide<Format>(factor + i));
+    }
+    return d;
+  }
+  double one(std::size_t i) const {
+    const double d = static_cast<double>(Format::widen(x[i])) - shift;
+    if constexpr (kTerm == Term::square) return d * d;
+    if constexpr (kTerm == Term::product) {
+      return d * static_cast<double>(Format::widen(factor[i]));
+    }
+    return d;
+  }
+};
+
+// add_terms() adds terms to the chains. Unrolled, because g++ keeps arrays in
+// memory if they are accessed in a loop.
+template <class Terms, std::size_t... k>
+HWY_INLINE void add_terms(const Terms& terms, std::size_t count,
+                          std::size_t ahead, double* chains,
+                          std::index_sequence<k...>) {
+  const DD dd;
+  const std::size_t whole = count / kWideChains * kWideChains;
+  VD sums[] = {hn::LoadU(dd, chains + k * kWideLanes)...};
+  for (std::size_t i = 0; i < whole; i += kWideChains) {
+    prefetch(terms.x + i, kWideChains, ahead);
+    ((sums[k] = hn::Add(sums[k], terms(i + k * kWideLanes))), ...);
+  }
+  (hn::StoreU(sums[k], dd, chains + k * kWideLanes), ...);
+  for (std::size_t i = whole; i < count; ++i) chains[i - whole] += terms.one(i);
+}
+
+template <class Format, Term kTerm>
+HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
+  using At = RowSumsOperand;
+  using Element = typename Format::Element;
+  const RowPart part = part_of_rows(tile, args.columns);
+  const auto* const x = operand<Element>(tile, At::x);
+  const auto* const factor = operand<Element>(tile, At::factor);
+  const auto* const shift = operand<float>(tile, At::shift);
+  auto* const sum = operand<double>(tile, At::sum);
+  double* const chains = static_cast<RowSumsState*>(tile.state)->chains;
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    if (part.first == 0) std::memset(chains, 0, sizeof(RowSumsState));
+    const std::size_t at = i * part.columns;
+    const Terms<Format, kTerm> terms{
+        x + at, kTerm == Term::product ? factor + at : nullptr,
+        shift == nullptr ? 0 : static_cast<double>(shift[i])};
+    add_terms(terms, part.columns, tile.prefetch_bytes, chains,
+              std::make_index_sequence<kWideChains / kWideLanes>());
+    if (part.is_last) sum[i] = tree_sum(DD(), chains, kWideChains);
+  }
+}
+
+template <class Format>
+HWY_INLINE void row_sums(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const RowSumsArgs*>(arguments);
+  if (tile.operands[RowSumsOperand::factor] != nullptr) {
+    sum_rows<Format, Term::product>(args, tile);
+  } else if (args.squares != 0) {
+    sum_rows<Format, Term::square>(args, tile);
+  } else {
+    sum_rows<Format, Term::plain>(args, tile);
+  }
+}
+
+// sum_columns() adds the lines of kSums vectors of columns. Lines lie so far
+// apart that the CPU does not prefetch them.
+template <class Format, class Sum, std::size_t kSums>
+HWY_INLINE void sum_columns(const typename Format::Element* x,
+                            std::size_t lines, std::size_t line_step,
+                            typename Sum::Element* sums) {
+  constexpr std::size_t kAhead = 4;
+  constexpr std::size_t kCount = kSums * kWideLanes;
+  const DD dd;
+  VD sum[kSums];
+  for (VD& one : sum) one = hn::Zero(dd);
+  for (std::size_t line = 0; line < lines; ++line, x += line_step) {
+    for (std::size_t k = 0; k < kCount; k += 64 / sizeof *x) {
+      hwy::Prefetch(x + kAhead * line_step + k);
+    }
+    for (std::size_t k = 0; k < kSums; ++k) {
+      sum[k] = hn::Add(sum[k], load_wide<Format>(x + k * kWideLanes));
+    }
+  }
+  // DemoteTo() of some targets makes the largest number of inf.
+  HWY_ALIGN double all[kCount];
+  for (std::size_t k = 0; k < kSums; ++k) {
+    hn::Store(sum[k], dd, all + k * kWideLanes);
+  }
+  for (std::size_t i = 0; i < kCount; ++i) {
+    sums[i] = static_cast<typename Sum::Element>(all[i]);
+  }
+}
+
+template <class Format, class Sum>
+HWY_INLINE void column_sums(const void*, const Tile& tile, Result&) {
+  using At = ColumnSumsOperand;
+  using Element = typename Format::Element;
+  const Operand& layout = tile.layout[At::x];
+  const std::size_t lines = layout.lines();
+  const std::size_t line_step = layout.line_step / sizeof(Element);
+  const auto* x = operand<const Element>(tile, At::x);
+  auto* sums = operand<typename Sum::Element>(tile, At::sum);
+  std::size_t i = 0;
+  constexpr std::size_t kSums = 16;
+  for (; i + kSums * kWideLanes <= tile.count; i += kSums * kWideLanes) {
+    sum_columns<Format, Sum, kSums>(x + i, lines, line_step, sums + i);
+  }
+  for (; i + kWideLanes <= tile.count; i += kWideLanes) {
+    sum_columns<Format, Sum, 1>(x + i, lines, line_step, sums + i);
+  }
+  for (; i < tile.count; ++i) {
+    double sum = 0;
+    for (std::size_t line = 0; line < lines; ++line) {
+      sum += static_cast<double>(Format::widen(x[line * line_step + i]));
+    }
+    sums[i] = static_cast<typename Sum::Element>(sum);
+  }
+}
+
+}  // namespace
+
+SWAMP_KERNELS(row_sums, kUpTo64, row_sums<A>)
+SWAMP_KERNELS(column_sums, kSums, column_sums<A, B>)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
