@@ -341,7 +341,7 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& x,
   if (!is_replaced(x) || x.dim() < 2 || !is_plain(grad, x.scalar_type()) ||
       grad.sizes() != x.sizes() || (!train && !has_running) ||
       !have_values(x, x.size(1), {&weight, &running_mean, &running_var}) ||
-      !have_values(x, x.size(1), {&save_mean, &save_rstd})) {
+      (train && !have_values(x, x.size(1), {&save_mean, &save_rstd}))) {
     return at::cpu::native_batch_norm_backward(grad, x, weight, running_mean,
                                                running_var, save_mean,
                                                save_rstd, train, eps, wanted);
