@@ -180,8 +180,10 @@ struct ChannelRows {
   Tensor result(const Tensor& y, const Tensor& x) const {
     const Tensor values =
         is_turned ? y.t().reshape(x.sizes()) : y.view(x.sizes());
-    const Tensor to = at::empty_like(x, x.suggest_memory_format());
-    return to.copy_(values);
+    const at::MemoryFormat format = x.suggest_memory_format();
+    return values.is_contiguous(format)
+               ? values
+               : at::empty_like(x, format).copy_(values);
   }
   // empty() returns a result's rows, with their matrix.
   std::pair<Tensor, Matrix> empty() const {
