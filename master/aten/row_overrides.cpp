@@ -1,8 +1,9 @@
 // PyTorch's operators log_softmax, cross_entropy_loss, layer_norm and rms_norm
-// for float16 and bfloat16, and with `reproducible` also float32: if switched
-// on, swamp's row operators; else, and for everything else, PyTorch's own
-// kernels. nll_loss, and cross_entropy_loss of class probabilities, are then
-// PyTorch's in float32, because sums of float16 losses are inf.
+// for float16 and bfloat16, and with `reproducible` also for float32, with
+// softmax: if switched on, swamp's row operators; else, and for everything else,
+// PyTorch's own kernels. nll_loss, and cross_entropy_loss of class
+// probabilities, are then PyTorch's in float32, because sums of float16 losses
+// are inf.
 //
 // cross_entropy_loss, layer_norm and rms_norm are composed of other operators
 // in PyTorch. What looks at these sees PyTorch's, not swamp's: see is_seen().
@@ -14,6 +15,8 @@
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/ops/_log_softmax_backward_data_cpu_dispatch.h>
 #include <ATen/ops/_log_softmax_cpu_dispatch.h>
+#include <ATen/ops/_softmax_backward_data_cpu_dispatch.h>
+#include <ATen/ops/_softmax_cpu_dispatch.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/embedding_dense_backward_cpu_dispatch.h>
@@ -93,33 +96,75 @@ bool has_rows(const Tensor& x, std::int64_t dim) {
          dim < x.dim();
 }
 
+// along_rows() calls compute(rows, y) and returns y in the shape of x.
+template <class Compute>
+Tensor along_rows(const Tensor& x, std::int64_t dim, const Compute& compute) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  dim = dim < 0 ? dim + x.dim() : dim;
+  const Tensor rows = row_major(as_rows(x, dim)), y = at::empty_like(rows);
+  translated([&] { compute(matrix_of(rows), matrix_of(y)); });
+  return from_rows(y, x, dim);
+}
+
+// gradient_along_rows() calls compute(gradient, y, dx), with the result y.
+template <class Compute>
+Tensor gradient_along_rows(const Tensor& grad, const Tensor& y,
+                           std::int64_t dim, const Compute& compute) {
+  return along_rows(y, dim, [&](const Matrix& rows, const Matrix& dx) {
+    const Tensor gradient =
+        row_major(as_rows(grad, dim < 0 ? dim + y.dim() : dim));
+    compute(matrix_of(gradient), rows, dx);
+  });
+}
+
+// have_rows() returns whether swamp takes the gradients of rows.
+bool have_rows(const Tensor& grad, const Tensor& y, std::int64_t dim,
+               at::ScalarType input_type) {
+  return input_type == y.scalar_type() && has_rows(y, dim) &&
+         is_plain(grad, input_type) && grad.sizes() == y.sizes();
+}
+
 Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
   if (half_to_float || !has_rows(x, dim)) {
     return at::cpu::_log_softmax(x, dim, half_to_float);
   }
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  dim = dim < 0 ? dim + x.dim() : dim;
-  const Tensor rows = row_major(as_rows(x, dim)), y = at::empty_like(rows);
-  translated([&] { swamp::log_softmax(matrix_of(rows), matrix_of(y)); });
-  return from_rows(y, x, dim);
+  return along_rows(x, dim, [](const Matrix& rows, const Matrix& y) {
+    swamp::log_softmax(rows, y);
+  });
 }
 
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& y,
                             std::int64_t dim, at::ScalarType input_type) {
-  const at::ScalarType type = y.scalar_type();
-  if (input_type != type || !has_rows(y, dim) || !is_plain(grad, type) ||
-      grad.sizes() != y.sizes()) {
+  if (!have_rows(grad, y, dim, input_type)) {
     return at::cpu::_log_softmax_backward_data(grad, y, dim, input_type);
   }
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  dim = dim < 0 ? dim + y.dim() : dim;
-  const Tensor gradient = row_major(as_rows(grad, dim)),
-               rows = row_major(as_rows(y, dim)), dx = at::empty_like(rows);
-  translated([&] {
-    swamp::log_softmax_backward(matrix_of(gradient), matrix_of(rows),
-                                matrix_of(dx));
+  return gradient_along_rows(
+      grad, y, dim,
+      [](const Matrix& gradient, const Matrix& rows, const Matrix& dx) {
+        swamp::log_softmax_backward(gradient, rows, dx);
+      });
+}
+
+// PyTorch's softmax of 16 bits is faster, so only `reproducible` replaces it.
+Tensor softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
+  if (half_to_float || !is_reproducible() || !has_rows(x, dim)) {
+    return at::cpu::_softmax(x, dim, half_to_float);
+  }
+  return along_rows(x, dim, [](const Matrix& rows, const Matrix& y) {
+    swamp::scaled_softmax(rows, y);
   });
-  return from_rows(dx, y, dim);
+}
+
+Tensor softmax_backward(const Tensor& grad, const Tensor& y, std::int64_t dim,
+                        at::ScalarType input_type) {
+  if (!is_reproducible() || !have_rows(grad, y, dim, input_type)) {
+    return at::cpu::_softmax_backward_data(grad, y, dim, input_type);
+  }
+  return gradient_along_rows(
+      grad, y, dim,
+      [](const Matrix& gradient, const Matrix& rows, const Matrix& dx) {
+        swamp::scaled_softmax_backward(gradient, rows, dx);
+      });
 }
 
 // swamp::_log_softmax is log_softmax() with its backward, which inductor does
@@ -392,6 +437,8 @@ bool is_seen(std::initializer_list<OptionalTensor> tensors) {
 void register_rows(torch::Library& library) {
   library.impl("_log_softmax", &log_softmax);
   library.impl("_log_softmax_backward_data", &log_softmax_backward);
+  library.impl("_softmax", &softmax);
+  library.impl("_softmax_backward_data", &softmax_backward);
   library.impl("native_layer_norm", &native_layer_norm);
   library.impl("native_layer_norm_backward", &native_layer_norm_backward);
   register_composite_rows(library);

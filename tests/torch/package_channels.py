@@ -1,5 +1,5 @@
-"""swamp_torch.enable(reproducible=True): PyTorch's sum, mean, batch norm and group
-norm."""
+"""swamp_torch.enable(reproducible=True): PyTorch's sum, mean, softmax, batch norm and
+group norm."""
 
 from support import TestCase, caught, main
 from half_precision import EPS as HALF_EPS, outputs, randn
@@ -45,6 +45,9 @@ CALLS = [
     ("sum 0 2 4", lambda x: x.sum((0, 2, 4)), [(3, 2, 4, 3, 5)]),
     ("sum transposed", lambda x: x.t().sum(0), [(300, 21)]),
     ("sum expanded", lambda x: x.expand(40, 300).sum(1), [(40, 1)]),
+    ("softmax", lambda x: x.softmax(-1), [(6, 1000)]),
+    ("softmax 1", lambda x: x.softmax(1), [(2, 300, 5)]),
+    ("softmax 0", lambda x: x.softmax(0), [(4, 5)]),
     ("mean", lambda x: x.mean((0, 1)), [(30, 17, 12)]),
     ("mse_loss", lambda x, y: F.mse_loss(x, y), [(300, 1000)] * 2),
     ("batch_norm", batch, [(4, 5, 6, 7), (5,), (5,)]),
@@ -131,7 +134,8 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16):
                  lambda x: x.flatten().sum(0), lambda x: F.mse_loss(x, x * x),
                  lambda x: F.batch_norm(x, None, None, training=True),
                  lambda x: F.batch_norm(x.view(-1, 29), None, None, training=True),
-                 lambda x: F.group_norm(x, 3), F.instance_norm):
+                 lambda x: F.group_norm(x, 3), F.instance_norm,
+                 lambda x: x.softmax(-1), lambda x: x.softmax(1)):
         x.requires_grad_()
         y = call(x)
         seen.update(y.detach().double().numpy().tobytes())
@@ -160,6 +164,10 @@ print(seen.hexdigest())
             "short weight": lambda: F.batch_norm(x, None, None, x[0, 0], None, True),
             "one value": lambda: F.batch_norm(x[:1, :, :1], None, None, training=True),
             "groups": lambda: F.group_norm(x, 4),
+            "softmax of a scalar": lambda: x[0, 0, 0].softmax(0),
+            "softmax of nothing": lambda: x[:0].softmax(1),
+            "softmax beyond": lambda: x.softmax(3),
+            "softmax in float64": lambda: x.softmax(1, dtype=torch.float64),
         }
         for name, call in calls.items():
             seen = []
@@ -170,6 +178,24 @@ print(seen.hexdigest())
                 self.assert_same(seen[1], seen[0], name)
             else:
                 self.assertEqual(seen[1], seen[0], name)
+
+    def test_softmax(self):
+        """A masked row is nan, or 0 by _safe_softmax, and compiled code has the bits of
+        eager mode."""
+        use(True)
+        x = randn(4, 6, 5).requires_grad_()
+        for dtype in EPS:
+            rows = x.detach().to(dtype).masked_fill(torch.eye(6, 5).bool(), -torch.inf)
+            rows[1, 2] = -torch.inf
+            self.assertEqual(rows.softmax(-1).isnan().any(-1).nonzero().tolist(),
+                             [[1, 2]])
+            safe = torch._safe_softmax(rows, -1)
+            self.assertEqual(safe[1, 2].tolist(), [0] * 5)
+            self.assert_same(safe[0], rows.softmax(-1)[0])
+        for dim in (0, 1, -1):
+            compiled = torch.compile(lambda x: (2 * x).softmax(dim), backend="aot_eager")
+            self.assert_same(gradients(compiled, [x]),
+                             gradients(lambda x: (2 * x).softmax(dim), [x]), dim)
 
     def test_results(self):
         """out=, dtype=, nan, inf, and graphs of second order."""

@@ -1,4 +1,4 @@
-"""What torch.compile sees of PyTorch's layer_norm, rms_norm, log_softmax,
+"""What torch.compile sees of PyTorch's layer_norm, rms_norm, softmax, log_softmax,
 cross_entropy and activations: if swamp's kernels are switched on, swamp's operators.
 
 PyTorch composes the first four of others, for which inductor generates code of its
@@ -136,6 +136,16 @@ def _log_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
     return result
 
 
+def _takes_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> bool:
+    return switches[1] and _takes_log_softmax(x, dim, dtype) and x.numel() != 0
+
+
+def _softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
+    rows = x.movedim(dim, -1)
+    y: torch.Tensor = _ops.scaled_softmax(rows.reshape(1, 1, -1, x.shape[dim]), 1.0)
+    return y.view(rows.shape).movedim(-1, dim)
+
+
 def _takes_activation(x: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
     """Whether an activation has swamp's bits. Of 16 bits alone inductor's code, which
     joins it with other operators, is faster."""
@@ -169,6 +179,7 @@ def _takes_embedding(grad: torch.Tensor, *args: Any) -> bool:
 # Operators that an operator swamp::* replaces, and for which arguments.
 _OPAQUE = {
     torch.ops.aten.log_softmax.int: (_takes_log_softmax, _log_softmax),
+    torch.ops.aten.softmax.int: (_takes_softmax, _softmax),
     torch.ops.aten.embedding_dense_backward.default: (
         _takes_embedding, _ops._embedding_dense_backward),
     torch.ops.aten.softplus.default: (_takes_activation, _activation("softplus")),
