@@ -7,6 +7,7 @@
 #include "swamp/amp.h"
 #include "swamp/attention.h"
 #include "swamp/c_api.h"
+#include "swamp/channel_norm.h"
 #include "swamp/communicator.h"
 #include "swamp/error.h"
 #include "swamp/float8.h"
