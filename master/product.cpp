@@ -129,6 +129,21 @@ void require_product(const Matrices& out, const Matrices& a, const Matrices& b,
       .same("columns", self->columns, out.columns, "out");
 }
 
+void require_sums(const Matrices& out, const Matrices& a,
+                  const ProductOptions& options) {
+  const PartialSums& sums = *options.sums;
+  if (out.batch > 1 || options.gather != nullptr) {
+    master::refuse("options.sums", "partial sums",
+                   "null with a batch or a gather");
+  }
+  master::require_array("options.sums.data", sums.data, alignof(float),
+                        product_sums_count(out.rows, out.columns));
+  if (!sums.ends && a.columns % 2 != 0) {
+    master::refuse("a.columns", std::to_string(a.columns),
+                   "an even number if options.sums.ends is false");
+  }
+}
+
 // ---- Parts
 
 slave::ProductRuns runs_of(const Runs& runs) {
@@ -141,6 +156,7 @@ struct Product {
   Matrices out, a, b, self;  // self.data is null: nothing is added
   float alpha, beta;
   const Gather* gather;  // null: a is at steps
+  const PartialSums* partial_sums;
   bool pairs;
 
   std::size_t terms() const { return a.columns; }
@@ -245,6 +261,11 @@ struct Product {
            fits(operation_of(args, blocks, out.rows));
   }
 
+  // has_sums() returns whether sums lie in memory between blocks of terms.
+  bool has_sums(const Blocks& blocks) const {
+    return partial_sums != nullptr || terms() > blocks.terms_of_a;
+  }
+
   // operation_of() returns the operation of `rows` rows with args.terms and
   // args.columns, and sets the other arguments that depend on them.
   Operation operation_of(ProductArgs& args, const Blocks& blocks,
@@ -265,8 +286,8 @@ struct Product {
     operation.set_lines(At::b, 1, panels * packed_bytes(args.terms, blocks), 0,
                         0);
     constexpr std::size_t kSumBytes = kProductLanes * sizeof(float);
-    operation.set_lines(At::sums, terms() > blocks.terms_of_a ? panels : 0,
-                        kSumBytes, rows * kSumBytes, kSumBytes);
+    operation.set_lines(At::sums, has_sums(blocks) ? panels : 0, kSumBytes,
+                        rows * kSumBytes, kSumBytes);
     args.self = master::set_unit(operation, At::self, self, 1,
                                  args.last != 0 && adds() ? args.columns : 0,
                                  self.row_step);
@@ -298,12 +319,12 @@ struct Product {
         std::min(std::max<std::size_t>(1, kPackedBytes / panel_bytes),
                  panels_of(out.columns));
     const std::size_t part_columns = part_panels * kProductLanes;
-    const bool has_sums = terms() > blocks.terms_of_a;
+    const bool allocates_sums = has_sums(blocks) && partial_sums == nullptr;
     // With parts of terms, each part of b is packed for each part of the rows.
     std::size_t part_rows = out.rows, part_batch = 1;
     const std::size_t columns = std::min(out.columns, part_columns);
     const std::size_t row_bytes = panels_of(columns) * kProductLanes * 4;
-    if (has_sums) {
+    if (allocates_sums) {
       part_rows = std::min(
           part_rows, std::max<std::size_t>(kSumsBytes / row_bytes, kBlockRows));
     }
@@ -311,7 +332,7 @@ struct Product {
     if (part_columns >= out.columns && terms() == part_terms && !copies) {
       const std::size_t packed = part_panels * panel_bytes;
       part_batch = b.batch_step == 0 ? out.batch : kPackedBytes / packed;
-      if (has_sums) {
+      if (allocates_sums) {
         part_batch =
             part_rows < out.rows
                 ? 1
@@ -323,7 +344,7 @@ struct Product {
     const std::size_t at_sums =
         part_panels * panel_bytes * (b.batch_step == 0 ? 1 : part_batch);
     const std::size_t at_copy =
-        at_sums + (has_sums ? part_batch * part_rows * row_bytes : 0);
+        at_sums + (allocates_sums ? part_batch * part_rows * row_bytes : 0);
     std::byte* const packed = Workspace::of_this_thread().row_values<std::byte>(
         at_copy + (copies ? part_rows * part_terms * bytes() : 0));
     auto* const sums = reinterpret_cast<float*>(packed + at_sums);
@@ -352,7 +373,10 @@ struct Product {
             } else if (gather == nullptr) {
               of_part.a = part(a, 0, now.row, now.term);
             }
-            of_part.run_part(now, blocks, packed, sums);
+            of_part.run_part(now, blocks, packed,
+                             partial_sums != nullptr
+                                 ? partial_sums->data + now.column * out.rows
+                                 : sums);
             now.term += now.terms;
           } while (now.term < terms());
         }
@@ -454,8 +478,10 @@ struct Product {
     ProductArgs args = common_args();
     args.terms = now.terms;
     args.columns = block_columns;
-    args.first = now.term == 0 ? 1 : 0;
-    args.last = now.term + now.terms == terms() ? 1 : 0;
+    const bool begins = partial_sums == nullptr || partial_sums->begins,
+               ends = partial_sums == nullptr || partial_sums->ends;
+    args.first = begins && now.term == 0 ? 1 : 0;
+    args.last = ends && now.term + now.terms == terms() ? 1 : 0;
     if (most.gathers) {
       args.row_runs = runs_of(gather->rows);
       args.term_runs = runs_of(gather->columns);
@@ -676,6 +702,7 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
              const ProductOptions& options, Machine* machine) {
   const Matrices* const self = options.beta == 0 ? nullptr : options.self;
   require_product(out, a, b, self, options.gather);
+  if (options.sums != nullptr) require_sums(out, a, options);
   if (out.batch == 0 || out.rows == 0 || out.columns == 0) return;
   Machine::Impl& where = master::impl_of(machine);
   Product call{where,
@@ -686,10 +713,11 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
                options.alpha,
                options.beta,
                options.gather,
+               options.sums,
                false};
   call.pairs = a.dtype == kBFloat16 && runtime::rounds_to_nearest() &&
                slave::has_bfloat16_pairs(where.kernels->isa);
-  if (call.gather == nullptr) {
+  if (call.gather == nullptr && call.partial_sums == nullptr) {
     const bool by_columns = out.column_step != 1 && out.row_step == 1;
     const std::size_t few = slave::kFewProductRows;
     if (out.rows > few && (by_columns || out.columns <= few)) {

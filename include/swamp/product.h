@@ -61,6 +61,24 @@ struct Gather {
   Runs columns;  ///< places of the columns; length 1 in one of the two
 };
 
+/// PartialSums continues a product whose terms are divided between several
+/// calls, in their order: with the same `data`, the calls give together the
+/// bits of one product of all terms. All calls have the same shape of out, but
+/// for their terms, of which each call except the last has an even number.
+struct PartialSums {
+  /// product_sums_count() values, which a call leaves for the next one, on any
+  /// machine; their layout is not specified.
+  float* data = nullptr;
+  bool begins = true;  ///< whether the sums begin with 0, not with `data`
+  bool ends = true;    ///< whether out is written; otherwise it is ignored
+};
+
+/// product_sums_count returns the number of PartialSums of a product.
+constexpr std::size_t product_sums_count(std::size_t rows,
+                                         std::size_t columns) noexcept {
+  return (columns + 31) / 32 * 32 * rows;
+}
+
 /// The options of BLAS's gemm, a bias that is added, and a gather.
 struct ProductOptions {
   float alpha = 1;  ///< factor of a * b
@@ -71,6 +89,8 @@ struct ProductOptions {
   /// Where the elements of a are: row_step and column_step of a are not used,
   /// and nothing checks that the places are in a's memory. At steps if null.
   const Gather* gather = nullptr;
+  /// Sums of earlier and for later terms. Only of batch 1 and without a gather.
+  const PartialSums* sums = nullptr;
 };
 
 /// product sets out to round(alpha * (a * b) + beta * self), for each matrix of

@@ -34,6 +34,7 @@
 #include "master/aten/checks.h"
 #include "master/aten/layout.h"
 #include "master/aten/overrides.h"
+#include "master/aten/registration.h"
 #include "master/aten/tensor.h"
 #include "swamp/aten.h"
 #include "swamp/product.h"
@@ -355,6 +356,57 @@ void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
   at::cpu::addmm_(main_grad, dy.t().to(sum), x.to(sum));
 }
 
+namespace {
+
+// product_part() is one part of a product whose terms several calls have, in
+// their order; see PartialSums. It returns the result if the part ends it.
+at::Tensor product_part(const at::Tensor& x, const at::Tensor& y,
+                        at::Tensor sums, bool begins, bool ends,
+                        const std::optional<at::Tensor>& bias) {
+  constexpr const char* kName = "_product_part";
+  const at::ScalarType type = x.scalar_type();
+  if (x.is_meta()) {
+    return ends ? x.new_empty_symint({x.sym_size(0), y.sym_size(1)})
+                : x.new_empty({0});
+  }
+  TORCH_CHECK((is_half(type) || type == at::kFloat) && is_plain(x, type) &&
+                  is_plain(y, type) && x.dim() == 2 && y.dim() == 2 &&
+                  x.size(1) == y.size(0),
+              kName, ": x, y: got the shapes ", x.sizes(), " and ", y.sizes(),
+              ", expected [m, k] and [k, n] of float16, bfloat16 or float32 on "
+              "the CPU");
+  const auto count = static_cast<std::int64_t>(
+      product_sums_count(static_cast<std::size_t>(x.size(0)),
+                         static_cast<std::size_t>(y.size(1))));
+  TORCH_CHECK(is_plain(sums, at::kFloat) && sums.is_contiguous() &&
+                  sums.numel() == count,
+              kName, ": sums: got the shape ", sums.sizes(), ", expected ",
+              count, " contiguous float32");
+  TORCH_CHECK(
+      !bias.has_value() || (is_plain(*bias, type) &&
+                            bias->sizes() == at::IntArrayRef({y.size(1)})),
+      kName, ": bias: expected ", y.size(1), " values of x's dtype");
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const at::Tensor rows = resolved(x).contiguous(), columns = resolved(y);
+  const at::Tensor out = at::empty({x.size(0), y.size(1)}, x.options());
+  Matrices to, a, b, added;
+  TORCH_CHECK(
+      to_matrices(out, to) && to_matrices(rows, a) && to_matrices(columns, b),
+      kName, ": y: got strides that swamp's product does not take");
+  ProductOptions options;
+  if (ends && bias.has_value() &&
+      to_matrices(bias->expand(out.sizes()), added)) {
+    options.self = &added;
+  }
+  const PartialSums partial{static_cast<float*>(mutable_data(sums)), begins,
+                            ends};
+  options.sums = &partial;
+  translated([&] { product(to, a, b, options); });
+  return ends ? out : out.new_empty({0});
+}
+
+}  // namespace
+
 bool set_half_precision(bool value) { return half_precision.exchange(value); }
 
 bool set_reproducible(bool value) { return reproducible.exchange(value); }
@@ -385,6 +437,13 @@ void register_products(torch::Library& library) {
 void register_composite_products(torch::Library& library) {
   library.impl("linear", &linear);
   library.impl("bilinear", &bilinear);
+}
+
+TORCH_LIBRARY_FRAGMENT(swamp, m) {
+  define<&product_part, Derivative::kNone>(
+      m,
+      "_product_part(Tensor x, Tensor y, Tensor(a!) sums, bool begins, "
+      "bool ends, Tensor? bias=None) -> Tensor");
 }
 
 }  // namespace swamp::aten

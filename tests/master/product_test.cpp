@@ -176,6 +176,35 @@ struct Problem {
     product(result.matrices, a.matrices, b.matrices, how, &machine);
     return result.memory;
   }
+  bool has_partial_sums() const {
+    return out.matrices.batch == 1 && options.gather == nullptr;
+  }
+  // run_parts() is run() by calls that have two, six, ten, ... of the terms.
+  Bytes run_parts(Machine& machine) const {
+    Array result = out;
+    ProductOptions how = options;
+    if (in_place) how.self = &result.matrices;
+    std::vector<float> values(
+        product_sums_count(out.matrices.rows, out.matrices.columns), NAN);
+    PartialSums sums{values.data(), true, false};
+    how.sums = &sums;
+    const auto from = [](const Matrices& x, std::size_t step) {
+      Matrices rest = x;
+      rest.data =
+          static_cast<std::byte*>(x.data) + step * format_of(x.dtype).bytes;
+      return rest;
+    };
+    const std::size_t terms = a.matrices.columns;
+    for (std::size_t t = 0, count = 2; !sums.ends; t += count, count += 4) {
+      sums.ends = terms - t <= count;
+      Matrices x = from(a.matrices, t * a.matrices.column_step),
+               y = from(b.matrices, t * b.matrices.row_step);
+      x.columns = y.rows = sums.ends ? terms - t : count;
+      product(result.matrices, x, y, how, &machine);
+      sums.begins = false;
+    }
+    return result.memory;
+  }
   // check() compares the elements of a result, or `sample` of them.
   void check(const Bytes& result, std::size_t sample = 0) const {
     const Matrices& shape = out.matrices;
@@ -238,6 +267,8 @@ void check_on_machines(const Case& one, Random& random, bool all_isas) {
       const std::size_t reports = runtime::report_count();
       on_machines({kShapes[next++ % 3]}, all_isas, [&](Machine& machine) {
         EXPECT_TRUE(problem.run(machine) == result);
+        if (!problem.has_partial_sums()) return;
+        EXPECT_TRUE(problem.run_parts(machine) == result);
       });
       EXPECT_EQ(runtime::report_count(), reports);
       if (testing::Test::HasFailure()) return;
@@ -311,7 +342,11 @@ TEST(Product, Parts) {
       const Problem problem(one, types.in, types.out, Numbers::ordinary,
                             random);
       SCOPED_TRACE(one.terms);
-      problem.check(problem.run(plain_machine()), 300);
+      const Bytes result = problem.run(plain_machine());
+      problem.check(result, 300);
+      if (problem.has_partial_sums() && !large) {
+        EXPECT_TRUE(problem.run_parts(plain_machine()) == result);
+      }
       if (HasFailure()) return;
     }
   }
@@ -323,9 +358,19 @@ TEST(Product, Errors) {
   struct Call {
     Matrices out, a, b, self;
     Gather gather;
-    bool gathers = false;
+    bool gathers = false, has_sums = false;
+    PartialSums sums{};
   };
   const std::vector<Refusal<Call>> rows = {
+      {[](Call& c) { c.has_sums = true; },
+       "options.sums: got partial sums, expected null with a batch or a "
+       "gather"},
+      {[](Call& c) {
+         c.has_sums = true;
+         for (Matrices* x : {&c.out, &c.a, &c.b, &c.self}) x->batch = 1;
+       },
+       "options.sums.data: got null"},
+
       {[](Call& c) { c.a.data = nullptr; }, "a.data: got null, expected"},
       {[](Call& c) { c.out.dtype = kFloat64; },
        "out.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED},
@@ -369,6 +414,7 @@ TEST(Product, Errors) {
                     ProductOptions options;
                     options.self = &call.self;
                     if (call.gathers) options.gather = &call.gather;
+                    if (call.has_sums) options.sums = &call.sums;
                     product(call.out, call.a, call.b, options);
                   });
   EXPECT_TRUE(out.memory == before);
