@@ -452,6 +452,7 @@ def own_operators():
         ("foreach_lerp_", [some, [r(5), r(3, 4)], 0.25]),
         ("foreach_zero_", [some]),
         ("wgrad_gemm_accum", [r(4, 8), r(4, 3), r(3, 8)]),
+        ("_product_part", [r(4, 8), r(8, 3), r(4 * 32), True, True]),
         ("_linear_cross_entropy", [x, r(6, 32), r(6), target, None, 1, -100, 0.0,
                                   [True] * 3, 0]),
         ("moe_histogram", [experts, 3]),
