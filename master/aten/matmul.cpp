@@ -35,6 +35,7 @@
 #include "master/aten/layout.h"
 #include "master/aten/overrides.h"
 #include "master/aten/registration.h"
+#include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 #include "swamp/aten.h"
 #include "swamp/product.h"
@@ -378,10 +379,9 @@ at::Tensor product_part(const at::Tensor& x, const at::Tensor& y,
   const auto count = static_cast<std::int64_t>(
       product_sums_count(static_cast<std::size_t>(x.size(0)),
                          static_cast<std::size_t>(y.size(1))));
-  TORCH_CHECK(is_plain(sums, at::kFloat) && sums.is_contiguous() &&
-                  sums.numel() == count,
-              kName, ": sums: got the shape ", sums.sizes(), ", expected ",
-              count, " contiguous float32");
+  TORCH_CHECK(is_plain(sums, at::kFloat) && sums.numel() == count, kName,
+              ": sums: got the shape ", sums.sizes(), ", expected ", count,
+              " float32");
   TORCH_CHECK(
       !bias.has_value() || (is_plain(*bias, type) &&
                             bias->sizes() == at::IntArrayRef({y.size(1)})),
@@ -394,14 +394,19 @@ at::Tensor product_part(const at::Tensor& x, const at::Tensor& y,
       to_matrices(out, to) && to_matrices(rows, a) && to_matrices(columns, b),
       kName, ": y: got strides that swamp's product does not take");
   ProductOptions options;
-  if (ends && bias.has_value() &&
-      to_matrices(bias->expand(out.sizes()), added)) {
+  at::Tensor vector;
+  if (ends && bias.has_value()) {
+    vector = resolved(*bias).contiguous().expand(out.sizes());
+    TORCH_CHECK(to_matrices(vector, added), kName,
+                ": bias: got a misaligned address");
     options.self = &added;
   }
-  const PartialSums partial{static_cast<float*>(mutable_data(sums)), begins,
-                            ends};
-  options.sums = &partial;
-  translated([&] { product(to, a, b, options); });
+  in_place(sums, [&](const at::Tensor& target) {
+    const PartialSums partial{static_cast<float*>(mutable_data(target)), begins,
+                              ends};
+    options.sums = &partial;
+    translated([&] { product(to, a, b, options); });
+  });
   return ends ? out : out.new_empty({0});
 }
 
