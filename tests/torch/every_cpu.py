@@ -142,6 +142,8 @@ def train(name, dtype, steps, log=contextlib.nullcontext(), parts=(0,), of=1, wr
 
 def child(threads, steps, models, reproducible, operators):
     """Prints the digests of a process, or the calls of its operators, as JSON."""
+    assert torch.backends.cpu.get_cpu_capability().lower() == os.environ[
+        "ATEN_CPU_CAPABILITY"], "PyTorch read ATEN_CPU_CAPABILITY before it was set"
     torch.set_num_threads(threads)
     if reproducible:
         swamp_torch.enable(half_precision=True, reproducible=True)
