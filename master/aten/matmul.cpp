@@ -224,7 +224,7 @@ at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
   if (is_reproducible() && x.dim() == 1 && y.dim() == 1) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     if (run({2, x.unsqueeze(0), y.unsqueeze(1), nullptr, nullptr}, result)) {
-      return result.view({});
+      return result.squeeze();
     }
   }
   return at::cpu::dot(x, y);
