@@ -107,6 +107,7 @@ TORCH_LIBRARY(swamp, m) {
   m.def("is_half_precision() -> bool", &is_half_precision);
   m.def("set_reproducible(bool active) -> bool", &set_reproducible);
   m.def("is_reproducible() -> bool", &is_reproducible);
+  m.def("set_unreproducible(int value) -> int", &set_unreproducible);
   m.def("set_attention(bool active) -> bool", &set_attention);
   m.def("is_attention() -> bool", &is_attention);
   constexpr auto kNone = Derivative::kNone;

@@ -1,8 +1,9 @@
-// PyTorch's operators mm, addmm, bmm, baddbmm and addbmm, and
-// swamp::wgrad_gemm_accum. All forms of the five are one Operator: run() either
-// computes it by swamp::product(), or leaves it to PyTorch's kernel, which also
-// refuses what is wrong. linear and bilinear, which PyTorch composes of other
-// operators, are composed so that a bias is added before the result is rounded.
+// PyTorch's operators mm, addmm, bmm, baddbmm and addbmm, with `reproducible`
+// also addmv (so mv) and dot, and swamp::wgrad_gemm_accum. All forms are one
+// Operator: run() either computes it by swamp::product(), or leaves it to
+// PyTorch's kernel, which also refuses what is wrong. linear and bilinear,
+// which PyTorch composes of other operators, are composed so that a bias is
+// added before the result is rounded.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -11,10 +12,12 @@
 #include <ATen/ops/addbmm_cpu_dispatch.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/addmv_cpu_dispatch.h>
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bilinear.h>
 #include <ATen/ops/bilinear_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/dot_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
@@ -215,6 +218,70 @@ using Baddbmm =
     Sum<3, &at::cpu::baddbmm, &at::cpu::baddbmm_, &at::cpu::baddbmm_out>;
 using Addbmm =
     Sum<3, &at::cpu::addbmm, &at::cpu::addbmm_, &at::cpu::addbmm_out, true>;
+
+// Products of vectors are PyTorch's unless `reproducible`: swamp's one chain of
+// sums is slower.
+at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
+  at::Tensor result;
+  if (is_reproducible() && x.dim() == 1 && y.dim() == 1) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    if (run({2, x.unsqueeze(0), y.unsqueeze(1), nullptr, nullptr}, result)) {
+      return result.squeeze();
+    }
+  }
+  return at::cpu::dot(x, y);
+}
+
+// run_vector() is run() with a vector as the column b. `out` may be null.
+bool run_vector(const at::Tensor& self, const at::Tensor& a,
+                const at::Tensor& x, at::Tensor* out, const at::Scalar& beta,
+                const at::Scalar& alpha, at::Tensor& result) {
+  if (!is_reproducible() || a.dim() != 2 || x.dim() != 1 || self.dim() > 1 ||
+      (out != nullptr && (out->dim() != 1 || out->size(0) != a.size(0)))) {
+    return false;
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const auto column = [](const at::Tensor& vector) {
+    return vector.dim() == 0 ? vector : vector.unsqueeze(1);
+  };
+  const bool in_place = out != nullptr && out->is_same(self);
+  const at::Tensor added = column(self);
+  at::Tensor sums = out != nullptr ? column(*out) : at::Tensor();
+  if (!run({2, a, column(x), in_place ? &sums : &added,
+            out != nullptr ? &sums : nullptr, beta, alpha},
+           result)) {
+    return false;
+  }
+  result = result.select(1, 0);
+  return true;
+}
+
+at::Tensor addmv(const at::Tensor& self, const at::Tensor& a,
+                 const at::Tensor& x, const at::Scalar& beta,
+                 const at::Scalar& alpha) {
+  at::Tensor result;
+  return run_vector(self, a, x, nullptr, beta, alpha, result)
+             ? result
+             : at::cpu::addmv(self, a, x, beta, alpha);
+}
+
+at::Tensor& addmv_in_place(at::Tensor& self, const at::Tensor& a,
+                           const at::Tensor& x, const at::Scalar& beta,
+                           const at::Scalar& alpha) {
+  at::Tensor result;
+  return run_vector(self, a, x, &self, beta, alpha, result)
+             ? self
+             : at::cpu::addmv_(self, a, x, beta, alpha);
+}
+
+at::Tensor& addmv_out(const at::Tensor& self, const at::Tensor& a,
+                      const at::Tensor& x, const at::Scalar& beta,
+                      const at::Scalar& alpha, at::Tensor& out) {
+  at::Tensor result;
+  return run_vector(self, a, x, &out, beta, alpha, result)
+             ? out
+             : at::cpu::addmv_out(out, self, a, x, beta, alpha);
+}
 
 // linear() is one addmm for an input of any layout and number of dimensions.
 // PyTorch composes it of matmul and add unless the input is a matrix or
@@ -436,6 +503,10 @@ void register_products(torch::Library& library) {
   library.impl("addbmm", &Addbmm::make);
   library.impl("addbmm_", &Addbmm::in_place);
   library.impl("addbmm.out", &Addbmm::out);
+  library.impl("dot", &dot);
+  library.impl("addmv", &addmv);
+  library.impl("addmv_", &addmv_in_place);
+  library.impl("addmv.out", &addmv_out);
   register_composite_products(library);
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 
@@ -46,6 +47,13 @@ inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() && tensor.scalar_type() == type && tensor.is_cpu() &&
          tensor.layout() == at::kStrided;
 }
+
+// Unreproducible is what happens with `reproducible` when an operator is called
+// whose bits depend on the CPU.
+enum Unreproducible : std::int64_t { kIgnore, kWarn, kRaise };
+
+// set_unreproducible() sets an Unreproducible, and returns the one before.
+std::int64_t set_unreproducible(std::int64_t value);
 
 // Register the kernels of PyTorch's operators, for the key CPU. Unless
 // is_switched() they call PyTorch's own.

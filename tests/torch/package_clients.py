@@ -13,9 +13,9 @@ import os
 import tempfile
 import unittest
 import warnings
-from functools import cache, partial
+from functools import partial
 
-from support import TestCase, caught, main, run_ranks, same
+from support import TestCase, caught, declare_torchvision, main, run_ranks, same
 
 import torch
 import torch.distributed as dist
@@ -349,22 +349,6 @@ ROWS = (
     ("DeepSpeed bf16, ZeRO 1", partial(deepspeed, stage=1), "deepspeed", True),
     ("DeepSpeed bf16, ZeRO 2", partial(deepspeed, stage=2), "deepspeed", True),
 )
-
-
-@cache
-def declare_torchvision():
-    """PyPI's torchvision needs CUDA for its own operators and does not import without
-    them, nor do the packages that use it. No row calls them."""
-    try:
-        importlib.import_module("torchvision")
-    except ImportError:
-        pass
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for name in ("nms", "qnms"):
-            library.define(
-                f"{name}(Tensor dets, Tensor scores, float threshold) -> Tensor")
-        return library  # lives as long as the cache
 
 
 def missing(packages):

@@ -3,7 +3,7 @@ float64 and against PyTorch's own, and the switch."""
 
 import ast
 
-from support import CI, PEAK, TestCase, in_threads, main, python
+from support import CI, PEAK, TestCase, caught, in_threads, main, python
 from half_precision import EPS, HALF, assert_as_stock, error, outputs, randn, use
 
 import torch
@@ -465,6 +465,43 @@ class Reproducible(TestCase):
         self.assertLessEqual(error(found, exact), 1e-6 * exact.norm().item())
         swamp_torch.enable()
         self.assertFalse(swamp_torch.is_active(reproducible=True))
+
+    def test_vectors(self):
+        """Products of vectors are those of matrices of one row or column; what swamp
+        does not take is PyTorch's."""
+        for dtype in (torch.float32, *HALF):
+            a, x, bias = (randn(33, 70, dtype=dtype), randn(70, dtype=dtype, seed=1),
+                          randn(33, dtype=dtype, seed=2))
+            rows = {
+                "dot": (lambda: x.dot(x.flip(0)), lambda: x[None] @ x.flip(0)[:, None]),
+                "vdot": (lambda: x.vdot(x), lambda: x[None] @ x[:, None]),
+                "matmul": (lambda: x @ a.t(), lambda: a @ x[:, None]),
+                "mv": (lambda: a.mv(x), lambda: a @ x[:, None]),
+                "mv steps": (lambda: a[:, ::2].mv(x[::2]),
+                             lambda: a[:, ::2] @ x[::2, None]),
+                "addmv": (lambda: bias.addmv(a, x, beta=0.5, alpha=2),
+                          lambda: bias[:, None].addmm(a, x[:, None], beta=0.5, alpha=2)),
+                "addmv one": (lambda: bias[0].addmv(a, x),
+                              lambda: bias[0].addmm(a, x[:, None])),
+                "addmv_": (lambda: bias.clone().addmv_(a, x),
+                           lambda: bias[:, None].addmm(a, x[:, None])),
+                "out": (lambda: torch.addmv(bias, a, x, out=torch.empty(33, dtype=dtype)),
+                        lambda: bias[:, None].addmm(a, x[:, None])),
+            }
+            swamp_torch.enable(reproducible=True)
+            for name, (call, matrices) in rows.items():
+                self.assert_same(call().flatten(), matrices().flatten(), (name, dtype))
+            weight = a.clone().requires_grad_()
+            weight.mv(x).backward(bias)
+            self.assert_same(weight.grad, bias[:, None] * x)
+            stock = []
+            for reproducible in (False, True):
+                swamp_torch.enable(reproducible=reproducible)
+                stock.append([caught(call) for call in (
+                    lambda: a.mv(x[1:]), lambda: x.dot(x[1:]), lambda: x.dot(x.double()),
+                    lambda: a.addmv(a, x), lambda: a[:, :0].mv(x[:0]),
+                    lambda: x[:0].dot(x[:0]), lambda: a.mv(x.double()))])
+            self.assertEqual(*map(repr, stock))
 
     def test_training(self):
         """The same weights on any number of threads, with any vectors, and again."""

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-from support import TestCase, caught, main
+from support import TestCase, caught, declare_torchvision, main
 
 import torch
 
@@ -23,6 +23,7 @@ if importlib.util.find_spec("transformers") is None:
     print("skipped: transformers is not installed (toolchain/torch-clients)")
     sys.exit(77)
 
+declare_torchvision()
 import transformers as hf
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -8,6 +8,7 @@ package, or - for the installed one. Exits 77 if torch or its version is missing
 
 import functools
 import gc
+import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -228,6 +229,22 @@ def has_megatron():
 
 NO_MEGATRON = ("skipped: megatron-core is not installed (toolchain/torch-clients), and "
                "MEGATRON_LM is not set to a checkout")
+
+
+@functools.cache
+def declare_torchvision():
+    """PyPI's torchvision needs CUDA for its own operators and does not import without
+    them, nor do the packages that use it. No test calls them."""
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        pass
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            library.define(
+                f"{name}(Tensor dets, Tensor scores, float threshold) -> Tensor")
+        return library  # lives as long as the cache
 
 
 def same(a, b, any_nan=False):

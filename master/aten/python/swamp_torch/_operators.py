@@ -21,8 +21,12 @@ def number(value: float) -> torch.Tensor:
     return torch.full((), value, dtype=torch.float32, device="cpu")
 
 
+# What set_unreproducible takes: an index.
+_UNREPRODUCIBLE = ("ignore", "warn", "raise")
+
+
 def enable(*, half_precision: bool = False, attention: bool = False,
-           reproducible: bool = False) -> None:
+           reproducible: bool = False, unreproducible: str = "warn") -> None:
     """Makes PyTorch's two mixed-precision operators run swamp's kernels for CPU
     tensors, in the whole process. ``enable()`` is the state after the import.
 
@@ -61,6 +65,13 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             may be 0 or inf. Operators that swamp does not replace may still depend
             on the number of threads or on the CPU (below). So do products whose
             operands are misaligned or overlap the result.
+        unreproducible: with ``reproducible``, what a call of an operator in the table
+            below does for a tensor on the CPU: ``"warn"``, once for each operator;
+            ``"raise"``, a ``RuntimeError``; or ``"ignore"``. Code that inductor
+            generates calls no operators, so it does neither.
+
+    Raises:
+        ValueError: another ``unreproducible``.
 
     **Products and convolutions.** Each element is one chain of fused multiply-adds
     in float32. A convolution is a product whose factor is gathered from the windows
@@ -77,9 +88,9 @@ def enable(*, half_precision: bool = False, attention: bool = False,
 
     **What stays PyTorch's.** Wrong or rare arguments (empty operands, results that
     overlap operands, complex ``alpha``, dropout inside the attention) go to its
-    kernels, with its errors; ``mv``, ``addmv``, ``dot``; the fast path of
-    ``nn.MultiheadAttention`` and ``nn.TransformerEncoderLayer`` in inference, which
-    adds the bias of its first projection to a rounded product
+    kernels, with its errors; ``mv``, ``addmv`` and ``dot`` unless ``reproducible``;
+    the fast path of ``nn.MultiheadAttention`` and ``nn.TransformerEncoderLayer`` in
+    inference, which adds the bias of its first projection to a rounded product
     (``torch.backends.mha.set_fastpath_enabled(False)`` avoids it); and the operators
     that ``torch.func``, forward-mode and second derivatives, DTensor, ``make_fx``,
     ``torch.export`` and ``torch.jit.trace`` see.
@@ -96,31 +107,49 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     the same bits. The gradient of an embedding is PyTorch's kernel with
     ``reproducible``, because inductor's adds float32 by atomics.
 
-    **Operators of PyTorch that depend on the number of threads** with
-    ``reproducible``, forward or backward, in PyTorch 2.13 with AVX2 on 1, 2, 3, 4
-    and 8 threads:
+    **Operators of PyTorch that depend on the CPU or the threads** with
+    ``reproducible``, forward or backward, in PyTorch 2.13, with 1, 2, 3 and 7 threads
+    and ``ATEN_CPU_CAPABILITY`` avx512, avx2 and default. "CPU" alone: only CPUs
+    without AVX2 differ. ``unreproducible`` knows all but (*)::
 
-    - float32 and 16 bits: ``prod`` of a whole tensor; ``softmax`` not over the last
-      dimension; ``sum``, ``mean`` of a whole tensor or one long column,
-      ``mse_loss``, ``l1_loss``, ``cross_entropy`` of class probabilities (of 16
-      bits some); ``batch_norm`` of [N, C] (of 16 bits its gradients).
-    - float32 only: the gradient of ``var`` of a whole tensor; ``dot``; ``pow`` at
-      sizes that threads do not divide by the vector's width; the gradient of ``group_norm``;
-      ``batch_norm`` of channels_last; the gradient of ``x[index]`` and
-      ``index_put(accumulate=True)``, by atomics, so also from run to run.
-    - 16 bits only: ``norm`` of a whole tensor (float16); ``rsqrt`` at such sizes.
+    ==========================================  ==========  ============
+    operator                                    dtypes      depends on
+    ==========================================  ==========  ============
+    ``erf``, ``asin``, ``acos``                 16 bits     CPU
+    ``sinh``, ``cosh``, ``atanh``, ``atan2``,   float32     CPU, threads
+    ``pow`` of two tensors, ``logaddexp``,
+    ``logaddexp2``
+    ``softshrink``, ``special.i0e``             all         CPU, threads
+    ``lgamma``, ``digamma``, ``i0``,            float32     CPU
+    ``special.i1``, ``special.ndtri``,
+    ``polygamma``
+    ``norm``, ``linalg.vector_norm`` (so        float32     CPU
+    ``normalize``), ``linalg.cross``
+    ``nn.utils.weight_norm``                    all         CPU
+    ``linalg.qr``, ``linalg.svd``, and other    float32     CPU, threads
+    functions of LAPACK
+    ``addr``; ``polar``, complex products (*)   float32     CPU, threads
+    ``addcmul``, ``lerp``                       all         CPU
+    ``add``, ``sub`` with ``alpha`` (*)         all         CPU, threads
+    ``interpolate``: linear, bilinear,          all         CPU
+    bicubic, trilinear, antialias
+    ``grid_sample``                             float32     CPU
+    ``normal_``, so ``randn``,                  all         CPU
+    ``nn.init.*normal_``; ``linspace`` (*)
+    ==========================================  ==========  ============
 
-    No difference was found in ``embedding``, ``embedding_bag`` and their gradients;
-    sums over rows, columns and all dimensions but channels; ``logsumexp``,
-    ``softmax`` over the last dimension, ``log_softmax``, ``nll_loss``,
-    ``cross_entropy``; ``relu``, ``sin``, ``cos``;
-    ``linear``, ``matmul``, ``mv``, ``einsum``, attention, ``dropout``;
-    ``layer_norm``, ``rms_norm``, ``batch_norm`` of contiguous images; convolutions,
-    pooling, ``interpolate``; ``index_select``, ``gather``, ``index_add``,
-    ``scatter_add``, ``scatter_reduce``, ``cumsum``, ``cat``, ``split``. A size that
-    was not tried may differ. ``softmax``, ``pow``, ``glu``, ``mish`` and
-    ``logsigmoid`` may depend on the CPU's vectors.
+    No difference was found in 1500 other calls: arithmetic, reductions, losses,
+    pooling, padding, indexing, random numbers other than normal ones. A size that was
+    not tried may differ. ``prod`` of a whole tensor, ``put_`` and
+    ``index_put(accumulate=True)``, and the gradients of ``x[index]`` and ``take``,
+    are PyTorch's on one thread, so float32 is added in the order of the indices;
+    compiled code adds by atomics. ``dot``, ``mv`` and ``addmv`` are one chain of sums
+    for each element.
     """
+    if unreproducible not in _UNREPRODUCIBLE:
+        raise ValueError(f"unreproducible: got {unreproducible!r}, expected one of "
+                         f"{_UNREPRODUCIBLE}")
+    _ops.set_unreproducible(_UNREPRODUCIBLE.index(unreproducible))
     _compile.set_switches(half_precision, reproducible)
     _ops.set_attention(attention)
     _ops.set_active(True)
