@@ -16,7 +16,7 @@ namespace {
 
 // The enumerators of the C interface are those of the kernels.
 static_assert(SWAMP_SILU == int{ActivationArgs::silu} &&
-              SWAMP_EXP + 1 == int{ActivationArgs::count});
+              SWAMP_POW_BASE + 1 == int{ActivationArgs::count});
 
 ActivationArgs args_of(const ActivationOptions& options) {
   const int function = static_cast<int>(options.function);
@@ -24,8 +24,13 @@ ActivationArgs args_of(const ActivationOptions& options) {
     master::refuse("options.function", std::to_string(function),
                    "one of Activation");
   }
-  return {1, static_cast<ActivationArgs::Function>(function), options.beta,
-          options.threshold, 0};
+  return {1,
+          static_cast<ActivationArgs::Function>(function),
+          options.beta,
+          options.threshold,
+          options.alpha,
+          options.scale,
+          0};
 }
 
 void require_no_row_step(const ActivationOptions& options) {

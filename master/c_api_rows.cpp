@@ -218,7 +218,11 @@ swamp::ActivationOptions read(const swamp_activation_options* options) {
   require(options, "options");
   require_struct_size("options", options->struct_size, sizeof *options);
   return {static_cast<swamp::Activation>(narrow(options->function)),
-          options->beta, options->threshold, options->row_step};
+          options->beta,
+          options->threshold,
+          options->row_step,
+          options->alpha,
+          options->scale};
 }
 
 swamp::BlockOptions block_options(const swamp_block_options* options) {

@@ -52,12 +52,12 @@ HWY_INLINE void compute_half(DH dh, const hn::Vec<DH> (&in)[kIn],
   }
 }
 
-// compute() calls body(numbers, in, out) with the arithmetic of a format.
-template <class Format, std::size_t kIn, std::size_t kOut, class Body>
+// compute() calls body(numbers, in, out) with vectors of float or of double.
+template <bool kDouble, std::size_t kIn, std::size_t kOut, class Body>
 HWY_INLINE void compute(const VF (&in)[kIn], VF (&out)[kOut],
                         const Body& body) {
   const DF df;
-  if constexpr (!std::is_same_v<Format, Float32>) {
+  if constexpr (!kDouble) {
     body(VectorNumbers<DF>{df}, in, out);
   } else {
 #if HWY_TARGET == HWY_SCALAR
@@ -87,6 +87,7 @@ template <class Function>
 struct Value {
   using At = ActivationOperand;
   static constexpr int kIn = 2, kOut = 1;  // the operands; first the inputs
+  static constexpr bool kDouble = kIsDouble<Function>;
   template <class N>
   static HWY_INLINE void compute(const N& n, const ActivationArgs& args,
                                  const typename N::V* in, typename N::V* out) {
@@ -99,6 +100,7 @@ template <class Function>
 struct Gradient {
   using At = ActivationBackwardOperand;
   static constexpr int kIn = 3, kOut = 2;
+  static constexpr bool kDouble = kIsDouble<Function>;
   template <class N>
   static HWY_INLINE void compute(const N& n, const ActivationArgs& args,
                                  const typename N::V* in, typename N::V* out) {
@@ -138,9 +140,10 @@ HWY_INLINE void compute_row(const ActivationArgs& args,
       in[s] =
           operands[s] == nullptr ? hn::Set(df, 1.0f) : Format::load(df, at[s]);
     }
-    compute<Format>(in, out,
-                    [&](const auto& n, const auto& from, auto& to)
-                        HWY_ATTR { Formula::compute(n, args, from, to); });
+    compute<std::is_same_v<Format, Float32> || Formula::kDouble>(
+        in, out, [&](const auto& n, const auto& from, auto& to) HWY_ATTR {
+          Formula::compute(n, args, from, to);
+        });
     for (int s = kIn; s < kOperands; ++s) {
       if (at[s] == nullptr) continue;
       store_as<Format>(df, out[s - kIn], std::false_type(), at[s]);

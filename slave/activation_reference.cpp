@@ -14,6 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::reference {
 namespace {
 
+using HWY_NAMESPACE::ElementaryConstants;
+using HWY_NAMESPACE::kIsDouble;
 using HWY_NAMESPACE::times_derivative;
 using HWY_NAMESPACE::with_activation;
 
@@ -34,22 +36,39 @@ struct ScalarNumbers {
   V with_sign(V size, V sign) const { return std::copysign(size, sign); }
   V less(V a, V b, V yes, V no) const { return a < b ? yes : no; }
   V at_most(V a, V b, V yes, V no) const { return a <= b ? yes : no; }
-  V power(V rounded) const {
-    std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t> bits;
-    std::memcpy(&bits, &rounded, sizeof bits);
-    bits <<= sizeof(T) == 8 ? 52 : 23;
-    std::memcpy(&rounded, &bits, sizeof bits);
-    return rounded;
+  V equal(V a, V b, V yes, V no) const { return a == b ? yes : no; }
+  V sqrt(V a) const { return std::sqrt(a); }
+  V power(V rounded) const { return number(bits(rounded) << C::kMantissa); }
+  V split(V x, V& k) const {
+    const Bits all = bits(x) + (C::kOne - C::kRootHalf);
+    k = number(all >> C::kMantissa | C::kInteger) -
+        (C::kIntegerNumber + T{C::kExponentBias});
+    return number((all & ((Bits{1} << C::kMantissa) - 1)) + C::kRootHalf);
+  }
+
+ private:
+  using C = ElementaryConstants<T>;
+  using Bits = typename C::Bits;
+  static Bits bits(T x) {
+    Bits result;
+    std::memcpy(&result, &x, sizeof result);
+    return result;
+  }
+  static T number(Bits bits) {
+    T result;
+    std::memcpy(&result, &bits, sizeof result);
+    return result;
   }
 };
 
-// NumberOf is what the elements of a format are computed in.
-template <class Format>
+// NumberOf is what a function's elements of a format are computed in.
+template <class Format, class Function>
 using NumberOf =
-    std::conditional_t<std::is_same_v<Format, Float32>, double, float>;
+    std::conditional_t<std::is_same_v<Format, Float32> || kIsDouble<Function>,
+                       double, float>;
 
-template <class Format>
-typename Format::Element narrow(NumberOf<Format> value) {
+template <class Format, class T>
+typename Format::Element narrow(T value) {
   const auto rounded = static_cast<float>(value);
   return Format::narrow(
       std::isnan(rounded) ? std::numeric_limits<float>::quiet_NaN() : rounded);
@@ -68,12 +87,12 @@ typename Format::Element* out(const Tile& tile, int s) {
 template <class Format>
 void activation(const void* arguments, const Tile& tile, Result&) {
   using At = ActivationOperand;
-  using T = NumberOf<Format>;
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
   const auto* const x = in<Format>(tile, At::x);
   const auto* const up = in<Format>(tile, At::up);
   auto* const y = out<Format>(tile, At::y);
   with_activation(args, false, [&](auto function) {
+    using T = NumberOf<Format, decltype(function)>;
     const ScalarNumbers<T> n;
     for (std::size_t i = 0; i < tile.count * args.columns; ++i) {
       T value = function.of(n, args, T{Format::widen(x[i])}).value;
@@ -86,7 +105,6 @@ void activation(const void* arguments, const Tile& tile, Result&) {
 template <class Format>
 void backward(const void* arguments, const Tile& tile, Result&) {
   using At = ActivationBackwardOperand;
-  using T = NumberOf<Format>;
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
   const auto* const gradient = in<Format>(tile, At::gradient);
   const auto* const x = in<Format>(tile, At::x);
@@ -94,6 +112,7 @@ void backward(const void* arguments, const Tile& tile, Result&) {
   auto* const dx = out<Format>(tile, At::dx);
   auto* const dup = out<Format>(tile, At::dup);
   with_activation(args, up == nullptr, [&](auto function) {
+    using T = NumberOf<Format, decltype(function)>;
     const ScalarNumbers<T> n;
     for (std::size_t i = 0; i < tile.count * args.columns; ++i) {
       const auto f = function.of(n, args, T{Format::widen(x[i])});

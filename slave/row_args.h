@@ -156,11 +156,11 @@ struct SoftmaxBackwardState {
 };
 
 // cross_entropy: x (in, logits), target (in, of a row, int64; null: none has
-//   one), weight (in, constant, float32; null: 1), loss (out, of a row, float32;
-//   null without targets), high and low of LogSumExp (out, of a row, float32;
-//   low null: not wanted). With t the target and m the largest x_j, in double:
-//   l = log(sum of exp(x_j - m)), combined from chunks: slave/row_math.h
-//   loss = f32(confidence * w_t * ((m - x_t) + l)
+//   one), weight (in, constant, float32; null: 1), loss (out, of a row,
+//   float32; null without targets), high and low of LogSumExp (out, of a row,
+//   float32; low null: not wanted). With t the target and m the largest x_j, in
+//   double: l = log(sum of exp(x_j - m)), combined from chunks:
+//   slave/row_math.h loss = f32(confidence * w_t * ((m - x_t) + l)
 //              + uniform * (weight_sum * l - sum of w_j * (x_j - m))
 //              + z_loss * (m + l)^2)
 //   The loss of an ignored row is 0; its LogSumExp is computed all the same.
@@ -465,8 +465,8 @@ struct ColumnSumsOperand {
 // row_affine: x (in), gradient (in; null: absent), factors (in, RowFactors, one
 //   for each row), y (out)
 //   y_j = r((x_j - shift) * x_factor + addend), or, with a gradient,
-//   y_j = r(gradient_j * gradient_factor + ((x_j - shift) * x_factor + addend)),
-//   each operation in float32
+//   y_j = r(gradient_j * gradient_factor + ((x_j - shift) * x_factor +
+//   addend)), each operation in float32
 struct RowAffineArgs {
   std::uint64_t columns;
 };
@@ -495,8 +495,8 @@ struct ResidualAddOperand {
 //   dx_j = r((gradient_j * up_j) * f'(x_j)), dup_j = r(gradient_j * f(x_j))
 //   Without a gate, x is the result y if f is tanh, sigmoid or exp.
 // The functions are in slave/activation-inl.h. Elements of float32 are computed
-// in double, others in float; every nan becomes the same quiet nan. The rows of
-// an operand may have gaps: see Tile::layout.
+// in double, others in float, but for powers in double; every nan becomes the
+// same quiet nan. The rows of an operand may have gaps: see Tile::layout.
 struct ActivationArgs {
   enum Function : std::uint32_t {
     silu,
@@ -508,12 +508,22 @@ struct ActivationArgs {
     relu_squared,
     softplus,
     exp,
+    log,
+    log1p,
+    expm1,
+    rsqrt,
+    mish,
+    elu,
+    pow,
+    pow_base,
     count
   };
   std::uint64_t columns;
   Function function;
-  float beta;       // of softplus
+  float beta;       // of softplus, elu, pow (exponent) and pow_base (base)
   float threshold;  // of softplus
+  float alpha;      // of elu
+  float scale;      // of elu
   std::uint32_t padding;
 };
 struct ActivationOperand {

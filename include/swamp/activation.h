@@ -1,9 +1,10 @@
 /// @file
 /// Activation functions and gated units (SwiGLU, GeGLU), forward and backward.
 /// Every element is computed alone and rounded once: float32 in double
-/// arithmetic, with errors of at most 0.501 ulp (0.6 backward; of tanh, sigmoid
-/// and exp at the saved result), 16-bit elements in float32. The results have
-/// the same bits on every machine, and do not depend on the shape.
+/// arithmetic, with errors of at most 0.501 ulp (0.6 backward; of tanh,
+/// sigmoid, exp, expm1 and rsqrt at the saved result), 16-bit elements in
+/// float32 (powers in double). Special values are those of C's functions. The
+/// results have the same bits on every machine, and do not depend on the shape.
 ///
 /// Common to all functions: a Machine of null is the default machine. Matrices
 /// are float16, bfloat16 or float32; those of one call have the same dtype and
@@ -35,17 +36,30 @@ enum class Activation {
   relu_squared = SWAMP_RELU_SQUARED,  ///< max(x, 0)^2
   softplus = SWAMP_SOFTPLUS,          ///< log(1 + exp(beta * x)) / beta
   exp = SWAMP_EXP,
+  log = SWAMP_LOG,
+  log1p = SWAMP_LOG1P,  ///< log(1 + x)
+  expm1 = SWAMP_EXPM1,  ///< exp(x) - 1
+  rsqrt = SWAMP_RSQRT,  ///< 1 / sqrt(x)
+  mish = SWAMP_MISH,    ///< x * tanh(log(1 + exp(x)))
+  elu = SWAMP_ELU,      ///< scale * x, or scale * alpha * (exp(beta * x) - 1)
+                        ///< if x <= 0; celu and selu are special cases
+  pow = SWAMP_POW,      ///< x^beta
+  pow_base = SWAMP_POW_BASE,  ///< beta^x; exp2 with beta = 2
 };
 
 /// ActivationOptions selects the function and, of gated units, where rows lie.
 struct ActivationOptions {
   Activation function = Activation::silu;  ///< which
-  float beta = 1;                          ///< of softplus; not checked
+  /// Of softplus and elu; the exponent of pow, the base of pow_base. Not
+  /// checked.
+  float beta = 1;
   float threshold = 20;  ///< of softplus: it is x if beta * x is larger
   /// Elements from one row of x, up and their gradients to the next; 0: as
   /// many as columns. Twice the columns if x and up are the two halves of
   /// one matrix. Only of gated_activation() and its backward.
   std::size_t row_step = 0;
+  float alpha = 1;  ///< of elu
+  float scale = 1;  ///< of elu
 };
 
 /// activation sets y = f(x).
@@ -61,7 +75,8 @@ SWAMP_API void activation(const Matrix& x, const Matrix& y,
 /// activation_backward sets dx = gradient * f'(x).
 ///
 /// @param gradient of y
-/// @param x as in the forward call; for tanh, sigmoid and exp its result y
+/// @param x as in the forward call; for tanh, sigmoid, exp, expm1 and rsqrt its
+///     result y
 /// @param dx may be gradient or x
 /// @param options the function
 /// @param machine where to run; null: the default machine

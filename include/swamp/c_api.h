@@ -468,18 +468,29 @@ typedef enum {
   SWAMP_RELU = 5,
   SWAMP_RELU_SQUARED = 6,
   SWAMP_SOFTPLUS = 7,
-  SWAMP_EXP = 8
+  SWAMP_EXP = 8,
+  SWAMP_LOG = 9,
+  SWAMP_LOG1P = 10,
+  SWAMP_EXPM1 = 11,
+  SWAMP_RSQRT = 12,
+  SWAMP_MISH = 13,
+  SWAMP_ELU = 14,
+  SWAMP_POW = 15,
+  SWAMP_POW_BASE = 16
 } swamp_activation_function;
 
 /** swamp_activation_options: see ActivationOptions in activation.h. */
 typedef struct {
   uint32_t struct_size;               /**< sizeof(swamp_activation_options) */
   swamp_activation_function function; /**< which */
-  float beta;      /**< of softplus; PyTorch's default is 1 */
+  float beta;      /**< of softplus and elu: 1 in PyTorch; of pow: the exponent,
+                        of pow_base: the base */
   float threshold; /**< of softplus; PyTorch's default is 20 */
   /** Elements from one row of x, up, dx and dup to the next; 0: as many as
    * columns. Only with up. */
   size_t row_step;
+  float alpha; /**< of elu; PyTorch's default is 1 */
+  float scale; /**< of elu; PyTorch's default is 1 */
 } swamp_activation_options;
 
 /** swamp_activation sets y = f(x), or, if up is not NULL, y = f(x) * up,
@@ -491,8 +502,8 @@ SWAMP_API swamp_status swamp_activation(
 
 /** swamp_activation_backward computes the gradients of x and, if it is not
  * NULL, of up; up and dup are both NULL or both not. Without up, x is the
- * result y if f is tanh, sigmoid or exp. dx may be x, dup may be up, and with a
- * row_step of 0 dx may be gradient. */
+ * result y if f is tanh, sigmoid, exp, expm1 or rsqrt. dx may be x, dup may be
+ * up, and with a row_step of 0 dx may be gradient. */
 SWAMP_API swamp_status swamp_activation_backward(
     swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
     const swamp_matrix* up, const swamp_matrix* dx, const swamp_matrix* dup,

@@ -1,32 +1,24 @@
 // Activations: the operators swamp::activation and swamp::gated_activation, and
-// PyTorch's silu, gelu, tanh, sigmoid, softplus and exp with their gradients,
-// which are swamp's if is_switched(). Else, and for everything else, they are
-// PyTorch's own kernels, whose float32 bits depend on the CPU.
-#include "swamp/activation.h"
+// what the kernels of PyTorch's operators compute.
+#include "master/aten/activation.h"
 
-#include <ATen/MemoryOverlap.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/chunk.h>
+#include <ATen/ops/elu.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/exp.h>
-#include <ATen/ops/exp_cpu_dispatch.h>
+#include <ATen/ops/expm1.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward_cpu_dispatch.h>
-#include <ATen/ops/gelu_cpu_dispatch.h>
+#include <ATen/ops/log.h>
+#include <ATen/ops/log1p.h>
+#include <ATen/ops/mish.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/sigmoid_backward_cpu_dispatch.h>
-#include <ATen/ops/sigmoid_cpu_dispatch.h>
 #include <ATen/ops/silu.h>
-#include <ATen/ops/silu_backward_cpu_dispatch.h>
-#include <ATen/ops/silu_cpu_dispatch.h>
 #include <ATen/ops/softplus.h>
-#include <ATen/ops/softplus_backward_cpu_dispatch.h>
-#include <ATen/ops/softplus_cpu_dispatch.h>
 #include <ATen/ops/tanh.h>
-#include <ATen/ops/tanh_backward_cpu_dispatch.h>
-#include <ATen/ops/tanh_cpu_dispatch.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -37,7 +29,6 @@
 #include <utility>
 
 #include "master/aten/checks.h"
-#include "master/aten/overrides.h"
 #include "master/aten/registration.h"
 #include "master/aten/row_tensors.h"
 
@@ -47,7 +38,6 @@ namespace {
 using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using OptionalActivation = std::optional<ActivationOptions>;
 
 constexpr std::pair<std::string_view, Activation> kFunctions[] = {
     {"silu", Activation::silu},
@@ -59,14 +49,24 @@ constexpr std::pair<std::string_view, Activation> kFunctions[] = {
     {"relu_squared", Activation::relu_squared},
     {"softplus", Activation::softplus},
     {"exp", Activation::exp},
+    {"log", Activation::log},
+    {"log1p", Activation::log1p},
+    {"expm1", Activation::expm1},
+    {"rsqrt", Activation::rsqrt},
+    {"mish", Activation::mish},
+    {"elu", Activation::elu},
+    {"pow", Activation::pow},
+    {"pow_base", Activation::pow_base},
 };
 
 ActivationOptions options_of(std::string_view name, double beta = 1,
-                             double threshold = 20) {
+                             double threshold = 20, double alpha = 1,
+                             double scale = 1) {
   for (const auto& [text, function] : kFunctions) {
     if (text == name) {
-      return {function, static_cast<float>(beta),
-              static_cast<float>(threshold)};
+      return {
+          function, static_cast<float>(beta),  static_cast<float>(threshold),
+          0,        static_cast<float>(alpha), static_cast<float>(scale)};
     }
   }
   std::string known;
@@ -96,20 +96,39 @@ Tensor with_graph(const Tensor& x, const ActivationOptions& options) {
       return at::relu(x).square();
     case Activation::softplus:
       return at::softplus(x, options.beta, options.threshold);
-    default:
+    case Activation::exp:
       return at::exp(x);
+    case Activation::log:
+      return at::log(x);
+    case Activation::log1p:
+      return at::log1p(x);
+    case Activation::expm1:
+      return at::expm1(x);
+    case Activation::rsqrt:
+      return at::rsqrt(x);
+    case Activation::mish:
+      return at::mish(x);
+    case Activation::elu:
+      return at::elu(x, options.alpha, options.scale, options.beta);
+    case Activation::pow:
+      return at::pow(x, options.beta);
+    default:
+      return at::pow(at::Scalar(options.beta), x);
   }
 }
 
 bool reads_result(Activation function) {
   return function == Activation::tanh || function == Activation::sigmoid ||
-         function == Activation::exp;
+         function == Activation::exp || function == Activation::expm1 ||
+         function == Activation::rsqrt;
 }
 
 // result_with_graph() is the gradient of an activation that reads_result().
 Tensor result_with_graph(const Tensor& grad, const Tensor& y,
                          Activation function) {
   if (function == Activation::exp) return grad.mul(y);
+  if (function == Activation::expm1) return grad.mul(y.add(1));
+  if (function == Activation::rsqrt) return grad.mul(y.mul(y).mul(y).mul(-0.5));
   const Tensor one = at::ones({}, y.options());
   return function == Activation::tanh ? grad.mul(one.sub(y.mul(y)))
                                       : grad.mul(one.sub(y).mul(y));
@@ -143,11 +162,20 @@ Matrix written_elements(const Tensor& x) {
   return elements(x);
 }
 
+}  // namespace
+
 Tensor activated(const Tensor& x, const ActivationOptions& options) {
   const Tensor from = in_order(x), y = at::empty_like(from);
   translated(
       [&] { swamp::activation(elements(from), written_elements(y), options); });
   return y;
+}
+
+void activate_(const Tensor& x, const ActivationOptions& options) {
+  const Tensor to = in_order(x);
+  translated(
+      [&] { swamp::activation(elements(to), written_elements(to), options); });
+  if (!to.is_same(x)) x.copy_(to);
 }
 
 Tensor gradient_of(const Tensor& grad, const Tensor& x,
@@ -161,22 +189,26 @@ Tensor gradient_of(const Tensor& grad, const Tensor& x,
   return dx;
 }
 
+namespace {
+
 // ---- The operators swamp::*
 
 Tensor activation(const Tensor& x, std::string_view function, double beta,
-                  double threshold) {
+                  double threshold, double alpha, double scale) {
   require_rows(x, "activation");
-  const ActivationOptions options = options_of(function, beta, threshold);
+  const ActivationOptions options =
+      options_of(function, beta, threshold, alpha, scale);
   if (x.is_meta() || x.numel() == 0) return at::empty_like(x);
   return activated(x, options);
 }
 
 Tensor activation_backward(const Tensor& grad, const Tensor& x,
                            std::string_view function, double beta,
-                           double threshold) {
+                           double threshold, double alpha, double scale) {
   require_rows(x, "activation_backward");
   require_like(grad, "grad", x, "x");
-  const ActivationOptions options = options_of(function, beta, threshold);
+  const ActivationOptions options =
+      options_of(function, beta, threshold, alpha, scale);
   if (x.is_meta() || x.numel() == 0) return at::empty_like(x);
   return gradient_of(grad, x, options);
 }
@@ -184,14 +216,17 @@ Tensor activation_backward(const Tensor& grad, const Tensor& x,
 struct AutogradActivation : torch::autograd::Function<AutogradActivation> {
   static Tensor forward(AutogradContext* context, const Tensor& x,
                         std::string_view function, double beta,
-                        double threshold) {
+                        double threshold, double alpha, double scale) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const Tensor y = call<&activation>(x, function, beta, threshold);
+    const Tensor y =
+        call<&activation>(x, function, beta, threshold, alpha, scale);
     const bool of_result = reads_result(options_of(function).function);
     context->save_for_backward({of_result ? y : x});
     context->saved_data["function"] = std::string(function);
     context->saved_data["beta"] = beta;
     context->saved_data["threshold"] = threshold;
+    context->saved_data["alpha"] = alpha;
+    context->saved_data["scale"] = scale;
     return y;
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -199,12 +234,15 @@ struct AutogradActivation : torch::autograd::Function<AutogradActivation> {
     const auto& data = context->saved_data;
     const std::string function = data.at("function").toStringRef();
     const double beta = data.at("beta").toDouble(),
-                 threshold = data.at("threshold").toDouble();
-    const ActivationOptions options = options_of(function, beta, threshold);
+                 threshold = data.at("threshold").toDouble(),
+                 alpha = data.at("alpha").toDouble(),
+                 scale = data.at("scale").toDouble();
+    const ActivationOptions options =
+        options_of(function, beta, threshold, alpha, scale);
     Tensor dx;
     if (!at::GradMode::is_enabled()) {
       dx = call<&activation_backward>(grads[0], saved[0], function, beta,
-                                      threshold);
+                                      threshold, alpha, scale);
     } else if (reads_result(options.function)) {
       dx = result_with_graph(grads[0].to(at::kFloat), saved[0].to(at::kFloat),
                              options.function)
@@ -215,7 +253,7 @@ struct AutogradActivation : torch::autograd::Function<AutogradActivation> {
             .to(grads[0].scalar_type());
       })[0];
     }
-    return {dx, Tensor(), Tensor(), Tensor()};
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -321,152 +359,18 @@ struct AutogradGated : torch::autograd::Function<AutogradGated> {
   }
 };
 
-// ---- PyTorch's operators
-
-// is_taken() returns whether an activation of x is swamp's. Of 16 bits
-// PyTorch's silu, sigmoid and exp are faster, so only `reproducible` replaces
-// them.
-bool is_taken(const Tensor& x, Activation function) {
-  const at::ScalarType type = x.scalar_type();
-  const bool is_faster =
-      function == Activation::gelu || function == Activation::gelu_tanh ||
-      function == Activation::tanh || function == Activation::softplus;
-  return is_switched(type) && (is_faster || is_reproducible()) &&
-         is_plain(x, type) && x.numel() != 0;
-}
-
-// Overrides is the kernels of PyTorch's operators that compute one activation:
-// Function::options() has their further arguments, and returns nothing for
-// those that PyTorch refuses.
-template <class Function, class... Args>
-struct Overrides {
-  template <Tensor (*kStock)(const Tensor&, Args...)>
-  static Tensor value(const Tensor& x, Args... args) {
-    const OptionalActivation options = Function::options(args...);
-    if (!options || !is_taken(x, options->function)) return kStock(x, args...);
-    return activated(x, *options);
-  }
-  template <Tensor& (*kStock)(Tensor&, Args...)>
-  static Tensor& in_place(Tensor& x, Args... args) {
-    const OptionalActivation options = Function::options(args...);
-    if (!options || !is_taken(x, options->function)) return kStock(x, args...);
-    at::assert_no_internal_overlap(x);
-    const Tensor to = in_order(x);
-    translated([&] {
-      swamp::activation(elements(to), written_elements(to), *options);
-    });
-    if (!to.is_same(x)) x.copy_(to);
-    return x;
-  }
-  template <Tensor& (*kStock)(const Tensor&, Args..., Tensor&)>
-  static Tensor& out(const Tensor& x, Args... args, Tensor& out) {
-    const OptionalActivation options = Function::options(args...);
-    if (!options || !is_taken(x, options->function) ||
-        !is_plain(out, x.scalar_type())) {
-      return kStock(x, args..., out);
-    }
-    return written(activated(x, *options), x, out);
-  }
-  template <Tensor (*kStock)(const Tensor&, const Tensor&, Args...)>
-  static Tensor gradient(const Tensor& grad, const Tensor& x, Args... args) {
-    const OptionalActivation options = Function::options(args...);
-    if (!options || !are_taken(grad, x, options->function))
-      return kStock(grad, x, args...);
-    return gradient_of(grad, x, *options);
-  }
-  template <Tensor& (*kStock)(const Tensor&, const Tensor&, Args..., Tensor&)>
-  static Tensor& gradient_out(const Tensor& grad, const Tensor& x, Args... args,
-                              Tensor& out) {
-    const OptionalActivation options = Function::options(args...);
-    if (!options || !are_taken(grad, x, options->function) ||
-        !is_plain(out, x.scalar_type())) {
-      return kStock(grad, x, args..., out);
-    }
-    at::assert_no_partial_overlap(out, grad);
-    return written(gradient_of(grad, x, *options), x, out);
-  }
-
- private:
-  static bool are_taken(const Tensor& grad, const Tensor& x,
-                        Activation function) {
-    return is_taken(x, function) && is_plain(grad, x.scalar_type()) &&
-           grad.sizes() == x.sizes();
-  }
-  static Tensor& written(const Tensor& result, const Tensor& x, Tensor& out) {
-    at::native::resize_output(out, result.sizes());
-    at::assert_no_internal_overlap(out);
-    at::assert_no_partial_overlap(out, x);
-    return out.copy_(result);
-  }
-};
-
-template <Activation kFunction>
-struct Plain {
-  static OptionalActivation options() { return ActivationOptions{kFunction}; }
-};
-struct Gelu {
-  static OptionalActivation options(std::string_view approximate) {
-    if (approximate == "none") return ActivationOptions{Activation::gelu};
-    if (approximate == "tanh") return ActivationOptions{Activation::gelu_tanh};
-    return {};
-  }
-};
-struct Softplus {
-  static OptionalActivation options(const at::Scalar& beta,
-                                    const at::Scalar& threshold) {
-    if (beta.isComplex() || threshold.isComplex()) return {};
-    return ActivationOptions{Activation::softplus, beta.to<float>(),
-                             threshold.to<float>()};
-  }
-};
-
 }  // namespace
-
-// SWAMP_OVERRIDE() registers the kernels of one of PyTorch's operators.
-#define SWAMP_OVERRIDE(Type, name)                   \
-  library.impl(#name, &Type::value<&at::cpu::name>); \
-  library.impl(#name ".out", &Type::out<&at::cpu::name##_outf>)
-#define SWAMP_OVERRIDE_IN_PLACE(Type, name) \
-  SWAMP_OVERRIDE(Type, name);               \
-  library.impl(#name "_", &Type::in_place<&at::cpu::name##_>)
-#define SWAMP_OVERRIDE_GRADIENT(Type, name)                                    \
-  library.impl(#name "_backward", &Type::gradient<&at::cpu::name##_backward>); \
-  library.impl(#name "_backward.grad_input",                                   \
-               &Type::gradient_out<&at::cpu::name##_backward_outf>)
-
-void register_activations(torch::Library& library) {
-  using Silu = Overrides<Plain<Activation::silu>>;
-  using Tanh = Overrides<Plain<Activation::tanh>>;
-  using Sigmoid = Overrides<Plain<Activation::sigmoid>>;
-  using Exp = Overrides<Plain<Activation::exp>>;
-  using AnyGelu = Overrides<Gelu, std::string_view>;
-  using AnySoftplus = Overrides<Softplus, const at::Scalar&, const at::Scalar&>;
-  SWAMP_OVERRIDE_IN_PLACE(Silu, silu);
-  SWAMP_OVERRIDE_GRADIENT(Silu, silu);
-  SWAMP_OVERRIDE_IN_PLACE(AnyGelu, gelu);
-  SWAMP_OVERRIDE_GRADIENT(AnyGelu, gelu);
-  SWAMP_OVERRIDE_IN_PLACE(Tanh, tanh);
-  SWAMP_OVERRIDE_GRADIENT(Tanh, tanh);
-  SWAMP_OVERRIDE_IN_PLACE(Sigmoid, sigmoid);
-  SWAMP_OVERRIDE_GRADIENT(Sigmoid, sigmoid);
-  SWAMP_OVERRIDE(AnySoftplus, softplus);
-  SWAMP_OVERRIDE_GRADIENT(AnySoftplus, softplus);
-  SWAMP_OVERRIDE_IN_PLACE(Exp, exp);
-}
-
-#undef SWAMP_OVERRIDE_GRADIENT
-#undef SWAMP_OVERRIDE_IN_PLACE
-#undef SWAMP_OVERRIDE
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
   define<&activation, AutogradActivation>(
       m,
       "activation(Tensor x, str function=\"silu\", float beta=1., "
-      "float threshold=20.) -> Tensor");
+      "float threshold=20., float alpha=1., float scale=1.) -> Tensor");
   define<&activation_backward>(
       m,
       "activation_backward(Tensor grad, Tensor x, str function=\"silu\", "
-      "float beta=1., float threshold=20.) -> Tensor");
+      "float beta=1., float threshold=20., float alpha=1., float scale=1.) "
+      "-> Tensor");
   define<&gated_activation, AutogradGated>(
       m,
       "gated_activation(Tensor gate, Tensor? up=None, "

@@ -92,7 +92,7 @@ int c_abi_rows(void) {
     float both[] = {1, -1, 3, 4}, out[2], halves[4];
     swamp_matrix gate = {both, 1, 2, SWAMP_FLOAT32}, up = gate, to = gate;
     swamp_matrix dgate = gate, dup = gate;
-    swamp_activation_options relu = {sizeof relu, SWAMP_RELU, 1, 20, 4};
+    swamp_activation_options relu = {sizeof relu, SWAMP_RELU, 1, 20, 4, 1, 1};
     up.data = both + 2;
     to.data = out;
     dgate.data = halves;
@@ -118,9 +118,9 @@ int c_abi_rows(void) {
     relu.row_step = 1;
     INVALID(swamp_activation(NULL, &gate, &up, &to, &relu),
             "options.row_step: got 1, expected 0, or from 2 to 536870912");
-    relu.function = (swamp_activation_function)9;
+    relu.function = (swamp_activation_function)17;
     INVALID(swamp_activation(NULL, &gate, NULL, &to, &relu),
-            "options.function: got 9");
+            "options.function: got 17");
   }
   {
     float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 2}, out[] = {1, 1, 1};

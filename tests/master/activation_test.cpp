@@ -32,7 +32,10 @@ Real sigmoid_slope(Real x) { return sigmoid(x) * sigmoid(-x); }
 constexpr Real kGeluTanh = 1.5957691216057307117597842397375274738L;
 Real inner(Real x) { return kGeluTanh * (x + 0.044715L * x * x * x); }
 Real inner_slope(Real x) { return kGeluTanh * (1 + 3 * 0.044715L * x * x); }
-constexpr Real kBeta = 1.5L, kThreshold = 8;
+constexpr Real kBeta = 1.5L, kThreshold = 8, kAlpha = 1.25L, kScale = 0.75L;
+Real softplus(Real z) {
+  return z > 0 ? z + std::log1p(std::exp(-z)) : std::log1p(std::exp(z));
+}
 
 struct FunctionRow {
   const char* name;
@@ -68,15 +71,51 @@ constexpr FunctionRow kFunctions[] = {
      [](Real x) {
        const Real z = kBeta * x;
        if (z > kThreshold) return x;
-       return (z > 0 ? z + std::log1p(std::exp(-z)) : std::log1p(std::exp(z))) /
-              kBeta;
+       return softplus(z) / kBeta;
      },
      [](Real x) {
        return kBeta * x > kThreshold ? Real{1} : sigmoid(kBeta * x);
      }},
     {"exp", Activation::exp, [](Real x) { return std::exp(x); },
      [](Real y) { return y; }, true},
+    {"log", Activation::log, [](Real x) { return std::log(x); },
+     [](Real x) { return 1 / x; }},
+    {"log1p", Activation::log1p, [](Real x) { return std::log1p(x); },
+     [](Real x) { return 1 / (1 + x); }},
+    {"expm1", Activation::expm1, [](Real x) { return std::expm1(x); },
+     [](Real y) { return y + 1; }, true},
+    {"rsqrt", Activation::rsqrt, [](Real x) { return 1 / std::sqrt(x); },
+     [](Real y) { return -y * y * y / 2; }, true},
+    {"mish", Activation::mish,
+     [](Real x) { return x * std::tanh(softplus(x)); },
+     [](Real x) {
+       const Real tanh = std::tanh(softplus(x));
+       const Real cosh = x > 5000 ? 0 : 1 / std::cosh(softplus(x));
+       return tanh + x * cosh * cosh * sigmoid(x);
+     }},
+    {"elu", Activation::elu,
+     [](Real x) {
+       return kScale * (x > 0 ? x : kAlpha * std::expm1(kBeta * x));
+     },
+     [](Real x) {
+       return kScale * (x <= 0 ? kAlpha * kBeta * std::exp(kBeta * x) : 1);
+     }},
+    {"pow", Activation::pow, [](Real x) { return std::pow(x, kBeta); },
+     [](Real x) { return kBeta * std::pow(x, kBeta - 1); }},
+    {"pow_base", Activation::pow_base,
+     [](Real x) { return std::pow(kBeta, x); },
+     [](Real x) { return std::pow(kBeta, x) * std::log(kBeta); }},
 };
+
+ActivationOptions options_of(Activation function,
+                             float beta = static_cast<float>(kBeta)) {
+  return {function,
+          beta,
+          static_cast<float>(kThreshold),
+          0,
+          static_cast<float>(kAlpha),
+          static_cast<float>(kScale)};
+}
 
 // inputs() is every number of a 16-bit type, or float32 numbers of all
 // exponents, half of them in the range where the functions bend.
@@ -98,7 +137,8 @@ std::vector<float> inputs(ScalarType type) {
     x.push_back(i % 2 == 0 ? any : bent);
   }
   // Where a derivative is 0.
-  for (const float root : {-1.2784645f, -0.7517916f, -0.7524614f}) {
+  for (const float root :
+       {-1.2784645f, -0.7517916f, -0.7524614f, -1.1924143f}) {
     std::uint32_t bits;
     std::memcpy(&bits, &root, sizeof bits);
     for (std::uint32_t i = 0; i < 64; ++i) {
@@ -163,8 +203,7 @@ Real worst(const FunctionRow& row, ScalarType type, bool backward) {
   const std::vector<float> values = inputs(type);
   Elements x(type, values), y = x,
                             ones(type, std::vector<float>(values.size(), 1.0f));
-  ActivationOptions options{row.function, static_cast<float>(kBeta),
-                            static_cast<float>(kThreshold)};
+  const ActivationOptions options = options_of(row.function);
   if (backward) {
     activation_backward(ones.matrix(), x.matrix(), y.matrix(), options);
   } else {
@@ -214,8 +253,7 @@ TEST(Activation, GatesAreRoundedOnce) {
       }
       Elements gate(type, values[0]), up(type, values[1]),
           gradient(type, values[2]), y = gate, dgate = gate, dup = gate;
-      const ActivationOptions options{row.function, static_cast<float>(kBeta),
-                                      static_cast<float>(kThreshold)};
+      const ActivationOptions options = options_of(row.function);
       gated_activation(gate.matrix(), up.matrix(), y.matrix(), options);
       gated_activation_backward(gradient.matrix(), gate.matrix(), up.matrix(),
                                 dgate.matrix(), dup.matrix(), options);
@@ -226,6 +264,94 @@ TEST(Activation, GatesAreRoundedOnce) {
             << row.name;
         ASSERT_LE(ulps(type, dgate.value(i), g * u * row.derivative(x)), 0.6L)
             << row.name;
+      }
+    }
+  }
+}
+
+// Exponents whose powers overflow, are subnormal, have a sign, or are roots;
+// and bases.
+TEST(Activation, PowersAreRoundedOnce) {
+  for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+    const std::vector<float> values = inputs(type);
+    Elements x(type, values), y = x;
+    for (const Activation function : {Activation::pow, Activation::pow_base}) {
+      for (const float beta :
+           {-127.5f, -37.0f, -3.0f, -0.5f, -0.3f, 0x1p-30f, 0.25f, 0.5f, 1.7f,
+            2.0f, 5.0f, 6.0f, 127.3f, 10000.0f, 8388609.0f}) {
+        activation(x.matrix(), y.matrix(), options_of(function, beta));
+        for (std::size_t i = 0; i < values.size();
+             i += type == kFloat32 ? 7 : 1) {
+          const Real at = x.value(i);
+          const Real exact = function == Activation::pow
+                                 ? std::pow(at, Real{beta})
+                                 : std::pow(Real{beta}, at);
+          ASSERT_LE(ulps(type, y.value(i), exact), 0.501L)
+              << static_cast<double>(at) << ' ' << beta << ' ' << y.value(i);
+        }
+      }
+    }
+  }
+}
+
+// The sign of 0, inf and nan are those of C's functions.
+TEST(Activation, SpecialValuesAreOfC) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const std::vector<float> values = {
+      nan, inf, -inf, 0,     -0.0f, 1,    -1,     2,    -2,     3,   -3,
+      0.5, -4,  -7,   -0.5f, 1.5f,  -2.5, 1e-40f, -256, -65504, 200, -200};
+  const auto expect = [](const Elements& x, const Elements& y, std::size_t i,
+                         double exact, float beta) {
+    const auto text = testing::Message()
+                      << x.value(i) << ' ' << beta << " of type " << x.type;
+    EXPECT_EQ(std::isnan(y.value(i)), std::isnan(exact)) << text;
+    if (std::isnan(exact)) return;
+    EXPECT_LE(ulps(x.type, y.value(i), exact), 0.501L) << text << ' ' << exact;
+    EXPECT_EQ(std::signbit(y.value(i)), std::signbit(exact)) << text;
+  };
+  for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+    Elements x(type, values), y = x;
+    for (const float beta : values) {
+      activation(x.matrix(), y.matrix(), options_of(Activation::pow, beta));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        expect(x, y, i, std::pow(x.value(i), double{beta}), beta);
+      }
+      activation(x.matrix(), y.matrix(),
+                 options_of(Activation::pow_base, beta));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        expect(x, y, i, std::pow(double{beta}, x.value(i)), beta);
+      }
+    }
+    const struct {
+      Activation function;
+      double (*exact)(double x);
+    } kRows[] = {
+        {Activation::exp, [](double v) { return std::exp(v); }},
+        {Activation::log, [](double v) { return std::log(v); }},
+        {Activation::log1p, [](double v) { return std::log1p(v); }},
+        {Activation::expm1, [](double v) { return std::expm1(v); }},
+        {Activation::rsqrt, [](double v) { return 1 / std::sqrt(v); }},
+    };
+    for (const auto& row : kRows) {
+      activation(x.matrix(), y.matrix(), options_of(row.function));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        expect(x, y, i, row.exact(x.value(i)),
+               static_cast<float>(static_cast<int>(row.function)));
+      }
+    }
+  }
+}
+
+// Powers that do not depend on x have a derivative of 0.
+TEST(Activation, ConstantPowersHaveNoGradient) {
+  for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+    const std::vector<float> values = {0, 1, 2.5f};
+    Elements x(type, values), ones(type, {1, 1, 1}), dx = x;
+    for (const Activation function : {Activation::pow, Activation::pow_base}) {
+      activation_backward(ones.matrix(), x.matrix(), dx.matrix(),
+                          options_of(function, 0));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_EQ(dx.value(i), 0) << values[i];
       }
     }
   }
@@ -258,7 +384,7 @@ TEST(Activation, RefusesWrongArguments) {
   const auto step = [](std::size_t elements) {
     return ActivationOptions{Activation::silu, 1, 20, elements};
   };
-  const ActivationOptions unknown{static_cast<Activation>(9)};
+  const ActivationOptions unknown{static_cast<Activation>(17)};
   const struct {
     std::function<void()> call;
     const char* text;
@@ -267,7 +393,7 @@ TEST(Activation, RefusesWrongArguments) {
       {[&] { activation(x, wide); }, "y.columns: got 4, expected 2"},
       {[&] { activation(x, half); },
        "y.dtype: got float16, expected float32 (as 'x' has)"},
-      {[&] { activation(x, x, unknown); }, "options.function: got 9"},
+      {[&] { activation(x, x, unknown); }, "options.function: got 17"},
       {[&] { activation(x, x, step(4)); },
        "options.row_step: got 4, expected 0 without a gate"},
       {[&] { activation_backward(x, x, x, step(4)); },

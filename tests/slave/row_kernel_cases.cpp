@@ -90,7 +90,9 @@ slave::ActivationArgs sample(std::size_t columns, int variant) {
   using Args = slave::ActivationArgs;
   const std::size_t function =
       (columns + static_cast<std::size_t>(variant)) % Args::count;
-  return {columns, static_cast<Args::Function>(function), 1.5f, 2.0f, 0};
+  return {
+      columns, static_cast<Args::Function>(function), 1.5f, 2.0f, 1.25f, 1.75f,
+      0};
 }
 template <>
 slave::MoeSumArgs sample(std::size_t, int) {

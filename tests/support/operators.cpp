@@ -108,6 +108,7 @@ void activations(SeededCall& c, std::size_t variant) {
   options.function = static_cast<Activation>(variant / 2);
   options.beta = 1.5f;
   options.threshold = 2;
+  options.alpha = 1.25f;
   const Matrix x = c.matrix(), gradient = c.matrix();
   if (variant % 2 == 0) {
     activation(x, c.matrix(), options, c.machine);
@@ -406,7 +407,7 @@ constexpr OptionRow kOptionRows[] = {
     {"cross_entropy_targets", cli::kOfMatrix, 4, cross_entropy_rows},
     {"norm_both", cli::kOfMatrix, 4, norm_rows},
     {"residual_add_bias", cli::kOfMatrix, 1, residual_add_bias},
-    {"activation", cli::kOfMatrix, 18, activations},
+    {"activation", cli::kOfMatrix, 34, activations},
     {"channel_norm", cli::kOfMatrix, 3, channel_rows},
     {"moe_rows", cli::kOfTokens, 2, moe_rows},
     {"moe_losses", cli::kOfTokens, 1, moe_losses},

@@ -40,7 +40,8 @@ OPERATORS = {
     "native_layer_norm", "nn.functional.rms_norm",
     "nn.functional.scaled_dot_product_attention",
     "nn.functional.silu", "nn.functional.gelu", "nn.functional.softplus", "tanh",
-    "sigmoid", "exp",
+    "sigmoid", "exp", "exp2", "expm1", "log", "log1p", "rsqrt", "pow",
+    *(f"nn.functional.{name}" for name in ("mish", "elu", "celu", "selu", "logsigmoid", "glu")),
     *(f"nn.functional.conv{kind}{d}d" for kind in ("", "_transpose") for d in (1, 2, 3))}
 
 
@@ -242,6 +243,14 @@ CALLS = [
     ("sigmoid", torch.sigmoid, [(4, 6)]),
     ("softplus", lambda x: F.softplus(x, 2, 3), [(4, 6)]),
     ("exp", torch.exp, [(4, 6)]),
+    ("mish", lambda x: F.mish(x.clone(), inplace=True), [(4, 6)]),
+    ("elu", lambda x: F.elu(x, 2), [(4, 6)]),
+    ("elu in place", lambda x: F.elu(x.clone(), 2, inplace=True), [(4, 6)]),
+    ("logsigmoid", F.logsigmoid, [(4, 6)]),
+    ("glu", lambda x: F.glu(x, 0), [(4, 6)]),
+    ("log", lambda x: x.exp().log(), [(4, 6)]),
+    ("log1p", lambda x: x.exp().log1p().expm1(), [(4, 6)]),
+    ("pow", lambda x: torch.pow(2.5, x).pow(1.7), [(4, 6)]),
     ("mm", torch.mm, [(3, 4), (4, 5)]),
     ("bmm", torch.bmm, [(2, 3, 4), (2, 4, 5)]),
     ("addmm", torch.addmm, [(5,), (3, 4), (4, 5)]),
@@ -379,11 +388,15 @@ TRANSFORMS = {
 }
 
 
-# PyTorch has no forward derivative of its attention, no second one, and no
-# DTensors of convolutions that are not distributed by image.
+# PyTorch has no forward derivative of its attention and of 16-bit glu, no second one
+# of attention, and no DTensors of logsigmoid and of convolutions that are not
+# distributed by image.
 REFUSED = {("DTensor", "conv2d"), ("DTensor", "conv_transpose1d"),
+           ("DTensor", "logsigmoid"),
            *((transform, "attention") for transform in (
-               "jvp", "jacfwd", "hessian", "forward AD", "create_graph"))}
+               "jvp", "jacfwd", "hessian", "forward AD", "create_graph")),
+           *((transform, "glu") for transform in (
+               "jvp", "jacfwd", "hessian", "forward AD"))}
 
 
 class Transforms(Comparison):
@@ -487,6 +500,7 @@ def own_operators():
         ("_scaled_softmax_backward", [image, image, 0.5]),
         # Other arguments of these.
         ("activation", [x.bfloat16(), "tanh"]),
+        ("activation", [x, "elu", 1.5, 20.0, 1.25, 0.75]),
         ("gated_activation", [x.half()]),
         ("gated_activation_backward", [x[:, ::2], x]),
         ("attention", [h.half() for h in (heads, heads, heads)]),

@@ -36,6 +36,25 @@ ACTIVATIONS = [
     ("softplus", lambda x: F.softplus(x, 1.5, 3)),
     ("exp", torch.exp),
 ]
+# Only `reproducible` replaces these.
+REPRODUCIBLE = [
+    ("log", lambda x: x.abs().clamp(0.125).log()),
+    ("log1p", lambda x: x.abs().log1p()),
+    ("expm1", torch.expm1),
+    ("exp2", torch.exp2),
+    ("rsqrt", lambda x: x.abs().clamp(0.125).rsqrt()),
+    ("mish", F.mish),
+    ("elu", lambda x: F.elu(x, 1.5)),
+    ("celu", lambda x: F.celu(x, 2.0)),
+    ("selu", F.selu),
+    ("logsigmoid", F.logsigmoid),
+    ("glu", F.glu),
+    ("glu 0", lambda x: F.glu(x, 0)),
+    ("pow 1.75", lambda x: x.abs().pow(1.75)),
+    ("pow -0.5", lambda x: x.abs().clamp(0.125).pow(-0.5)),
+    ("pow 5", lambda x: x.pow(5)),
+    ("pow base", lambda x: torch.pow(1.5, x)),
+]
 # name, call, shapes of its inputs, and whether all after the first may be float32
 TARGET = torch.arange(6)
 CALLS = [
@@ -54,8 +73,13 @@ CALLS = [
     ("layer_norm plain", lambda x: F.layer_norm(x, (40,)), [(2, 30, 40)], False),
     ("rms_norm", lambda x, w: F.rms_norm(x, (40,), w), [(2, 30, 40), (40,)], True),
     ("rms_norm 2", lambda x: F.rms_norm(x, (30, 40)), [(2, 30, 40)], False),
-    *((name, call, [(6, 1000)], False) for name, call in ACTIVATIONS),
+    *((name, call, [(6, 1000)], False) for name, call in ACTIVATIONS + REPRODUCIBLE),
 ]
+
+
+def use_for(name):
+    """Makes the operators of a row of CALLS swamp's."""
+    swamp_torch.enable(half_precision=True, reproducible=name in dict(REPRODUCIBLE))
 
 
 class Overrides(TestCase):
@@ -69,7 +93,7 @@ class Overrides(TestCase):
                     exact = with_gradients(call, *(x.double() for x in inputs))
                     use(False)
                     stock = with_gradients(call, *inputs)
-                    use(True)
+                    use_for(name)
                     ours = with_gradients(call, *inputs)
                     message = (name, dtype, kind)
                     self.assertEqual([(x.dtype, x.shape) for x in ours],
@@ -150,7 +174,15 @@ class Overrides(TestCase):
                 "    for call in (lambda x: x.log_softmax(0), lambda x: x.log_softmax(1),\n"
                 "                 F.silu, F.gelu, torch.tanh, torch.sigmoid, torch.exp,\n"
                 "                 F.softplus, lambda x: F.gelu(x, approximate='tanh'),\n"
-                "                 lambda x: F.silu(x.clone(), inplace=True)):\n"
+                "                 lambda x: F.silu(x.clone(), inplace=True),\n"
+                "                 F.mish, F.elu, F.selu, F.logsigmoid, torch.expm1,\n"
+                "                 lambda x: F.glu(torch.cat([x, x.flip(0)], 0), 0),\n"
+                "                 lambda x: F.glu(torch.cat([x, x.flip(1)], 1)),\n"
+                "                 torch.exp2, lambda x: (x + 4.1).log(),\n"
+                "                 lambda x: (x + 4).log1p(), lambda x: (x + 4.1).rsqrt(),\n"
+                "                 lambda x: F.celu(x, 2.), lambda x: torch.pow(7, x),\n"
+                "                 lambda x: x.abs().pow(1.7),\n"
+                "                 lambda x: x.pow(5), lambda x: (x + 5).pow(-.5)):\n"
                 "        y = call(x - 4)\n"
                 "        g, = torch.autograd.grad(y, x, x.detach().flip(0))\n"
                 "        print(hash(tuple(torch.cat([y, g]).flatten().tolist())))\n")
@@ -243,9 +275,9 @@ class Overrides(TestCase):
                     inputs = [randn(*s, dtype=dtype) for s in shapes]
                     exact = with_gradients(call, *(x.double() for x in inputs))
                     inputs = [x.requires_grad_() for x in inputs]
-                    use(first)
+                    use_for(name) if first else use(False)
                     y = call(*inputs)
-                    use(second)
+                    use_for(name) if second else use(False)
                     y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
                     for x, e in zip(inputs, exact[1:]):
                         self.assertLess((x.grad.double() - e).norm(),
@@ -257,7 +289,7 @@ class Overrides(TestCase):
                 inputs = [randn(*s, dtype=dtype) for s in shapes]
                 found = []
                 for way in (False, True, False, True):
-                    use(way)
+                    use_for(name) if way else use(False)
                     found.append(with_gradients(call, *inputs))
                 self.assert_same(found[0], found[2], name)
                 self.assert_same(found[1], found[3], name)
@@ -333,7 +365,8 @@ class Activations(TestCase):
             return randn(4, 6, 10).transpose(0, 2)
 
         calls = {}
-        for name in ("silu", "gelu", "tanh", "sigmoid", "exp", "softplus"):
+        for name in ("silu", "gelu", "tanh", "sigmoid", "exp", "softplus", "mish", "elu",
+                     "exp2", "expm1"):
             op = getattr(torch.ops.aten, name)
             for kind, x in (("permuted", grid()), ("strided", grid()[:, ::2]),
                             ("expanded", randn(1, 6).expand(4, 6)), ("scalar", grid()[0, 0, 0]),
@@ -377,13 +410,16 @@ class Activations(TestCase):
                     torch.testing.assert_close(one.double(), other, rtol=2 * EPS.get(
                         dtype, 2.0 ** -24), atol=1e-7)
         x = randn(3, 8).double()
-        for name in ("silu", "tanh", "softplus", "exp"):
-            y = x.float().requires_grad_()
-            first, = torch.autograd.grad(f.activation(y, name).sum(), y, create_graph=True)
+        for name in ("silu", "tanh", "softplus", "exp", "log", "log1p", "expm1", "rsqrt",
+                     "mish", "elu", "pow", "pow_base"):
+            y = (x.abs() if name in ("log", "rsqrt", "pow") else x).float()
+            y.clamp_(-0.9).requires_grad_()  # for log1p
+            first, = torch.autograd.grad(f.activation(y, name, beta=1.5).sum(), y,
+                                         create_graph=True)
             second, = torch.autograd.grad(first.square().sum(), y)
             self.assertTrue(second.isfinite().all() and second.abs().sum() > 0, name)
         for call, text in (
-                (lambda: f.activation(x.float(), "mish"), "function: got 'mish', expected one of silu, "),
+                (lambda: f.activation(x.float(), "relu6"), "function: got 'relu6', expected one of silu, "),
                 (lambda: f.gated_activation(randn(2, 3)), "expected an even number without up"),
                 (lambda: f.gated_activation(randn(2, 4), randn(2, 3)), "up: got"),
                 (lambda: f.activation(x), "activation")):
@@ -436,7 +472,8 @@ class Compiled(TestCase):
     def test_activations(self):
         """With `reproducible` they have the bits of eager mode, in place too."""
         def call(x, w):
-            return F.silu(x @ w, inplace=True) * torch.exp(-F.softplus(x)) + F.gelu(x)
+            y = F.silu(x @ w, inplace=True) * torch.exp(-F.softplus(x)) + F.gelu(x)
+            return F.mish(y) + F.elu(x, 1.5) * F.logsigmoid(x)
 
         swamp_torch.enable(reproducible=True)
         inputs = [randn(6, 40), randn(40, 40)]

@@ -172,6 +172,18 @@ def _activation_(name: str) -> Callable[..., torch.Tensor]:
     return lambda x, **kwargs: x.copy_(call(x.clone(), **kwargs))
 
 
+def _elu(x: torch.Tensor, alpha: float = 1, scale: float = 1,
+         input_scale: float = 1) -> torch.Tensor:
+    result: torch.Tensor = _ops.activation(x, "elu", input_scale, 20, alpha, scale)
+    return result
+
+
+def _log_sigmoid(x: torch.Tensor) -> torch.Tensor:
+    """-softplus(-x), which is x beyond the threshold."""
+    result: torch.Tensor = _ops.activation(x, "softplus", -1, 1e38)
+    return result
+
+
 def _takes_embedding(grad: torch.Tensor, *args: Any) -> bool:
     return switches[1] and grad.device.type == "cpu"
 
@@ -183,8 +195,12 @@ _OPAQUE = {
     torch.ops.aten.embedding_dense_backward.default: (
         _takes_embedding, _ops._embedding_dense_backward),
     torch.ops.aten.softplus.default: (_takes_activation, _activation("softplus")),
+    torch.ops.aten.elu.default: (_takes_activation, _elu),
+    torch.ops.aten.log_sigmoid.default: (_takes_activation, _log_sigmoid),
 }
-for _name in ("silu", "gelu", "tanh", "sigmoid", "exp"):
+# The gradients of log, pow and the like are composed of other operators, which
+# would have other bits than swamp's: inductor's code remains.
+for _name in ("silu", "gelu", "tanh", "sigmoid", "exp", "mish"):
     for _suffix, _call in (("", _activation), ("_", _activation_)):
         _OPAQUE[getattr(torch.ops.aten, _name + _suffix).default] = (
             _takes_activation, _call(_name))

@@ -55,11 +55,14 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             threads. PyTorch's own kernel computes what swamp does not take:
             dropout, float64, more than 256 channels, or sizes that need more LDM
             than ``SWAMP_LDM_BYTES``.
-        reproducible: whether all of these operators, and ``silu``, ``sigmoid`` and
-            ``exp``, of float32, float16 and bfloat16 CPU tensors are swamp's, so
-            that their bits are the same on every CPU and any number of threads;
+        reproducible: whether all of these operators, and ``silu``, ``sigmoid``,
+            ``glu``, ``mish``, ``elu`` (so also ``celu`` and ``selu``), ``logsigmoid``,
+            ``exp``, ``exp2``, ``expm1``, ``log``, ``log1p``, ``rsqrt`` and ``pow`` of
+            a tensor and a number, of float32, float16 and bfloat16 CPU tensors are
+            swamp's, so that their bits are the same on every CPU and any number of
+            threads;
             slow on CPUs without fused multiply-add. float32 activations are
-            computed in float64 (errors: 0.501 units in the last place), in 0.4 to 8
+            computed in float64 (errors: 0.501 units in the last place), in 0.2 to 30
             times PyTorch's time. In a thread that flushes subnormal numbers
             (``torch.set_flush_denormal``), 16-bit activations of arguments beyond 87
             may be 0 or inf. Operators that swamp does not replace may still depend

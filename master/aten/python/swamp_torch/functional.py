@@ -358,24 +358,30 @@ def residual_add(residual: Tensor, x: Tensor, bias: Optional[Tensor] = None, *,
 
 
 Function = Literal["silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "relu",
-                   "relu_squared", "softplus", "exp"]
+                   "relu_squared", "softplus", "exp", "log", "log1p", "expm1",
+                   "rsqrt", "mish", "elu", "pow", "pow_base"]
 
 
 def activation(x: Tensor, function: Function = "silu", *, beta: float = 1.0,
-               threshold: float = 20.0) -> Tensor:
+               threshold: float = 20.0, alpha: float = 1.0,
+               scale: float = 1.0) -> Tensor:
     """An activation with the same bits on every CPU and any number of threads.
     float32 is computed in float64: the error is at most 0.501 units in the last
-    place, and 0.6 of the derivative (of tanh, sigmoid and exp: at the saved result,
-    as in PyTorch).
+    place, and 0.6 of the derivative (of tanh, sigmoid, exp, expm1 and rsqrt: at the
+    saved result, as in PyTorch).
 
     Args:
         x: of any shape.
         function: ``"gelu_tanh"`` is PyTorch's ``gelu(approximate="tanh")``,
-            ``"relu_squared"`` the square of relu.
-        beta: of ``"softplus"``.
+            ``"relu_squared"`` the square of relu, ``"pow"`` x ** beta and
+            ``"pow_base"`` beta ** x.
+        beta: of ``"softplus"``, ``"pow"``, ``"pow_base"``, and of ``"elu"``, where
+            PyTorch calls it input_scale.
         threshold: of ``"softplus"``.
+        alpha: of ``"elu"``.
+        scale: of ``"elu"``.
     """
-    result: Tensor = _ops.activation(x, function, beta, threshold)
+    result: Tensor = _ops.activation(x, function, beta, threshold, alpha, scale)
     return result
 
 

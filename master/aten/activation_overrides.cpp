@@ -1,0 +1,399 @@
+// PyTorch's operators that compute one activation, and some of their gradients:
+// swamp's if is_switched(). Else, and for everything else, they are PyTorch's
+// own kernels, whose float32 bits depend on the CPU. Gradients that PyTorch
+// composes of other operators (of log and pow) stay so.
+#include <ATen/MemoryOverlap.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/elu_backward_cpu_dispatch.h>
+#include <ATen/ops/elu_cpu_dispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/exp2_cpu_dispatch.h>
+#include <ATen/ops/exp_cpu_dispatch.h>
+#include <ATen/ops/expm1_cpu_dispatch.h>
+#include <ATen/ops/gelu_backward_cpu_dispatch.h>
+#include <ATen/ops/gelu_cpu_dispatch.h>
+#include <ATen/ops/glu_backward_cpu_dispatch.h>
+#include <ATen/ops/glu_cpu_dispatch.h>
+#include <ATen/ops/log1p_cpu_dispatch.h>
+#include <ATen/ops/log_cpu_dispatch.h>
+#include <ATen/ops/log_sigmoid_backward_cpu_dispatch.h>
+#include <ATen/ops/log_sigmoid_forward_cpu_dispatch.h>
+#include <ATen/ops/mish_backward_cpu_dispatch.h>
+#include <ATen/ops/mish_cpu_dispatch.h>
+#include <ATen/ops/pow_cpu_dispatch.h>
+#include <ATen/ops/rsqrt_cpu_dispatch.h>
+#include <ATen/ops/sigmoid_backward_cpu_dispatch.h>
+#include <ATen/ops/sigmoid_cpu_dispatch.h>
+#include <ATen/ops/silu_backward_cpu_dispatch.h>
+#include <ATen/ops/silu_cpu_dispatch.h>
+#include <ATen/ops/softplus_backward_cpu_dispatch.h>
+#include <ATen/ops/softplus_cpu_dispatch.h>
+#include <ATen/ops/tanh_backward_cpu_dispatch.h>
+#include <ATen/ops/tanh_cpu_dispatch.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "master/aten/activation.h"
+#include "master/aten/checks.h"
+#include "master/aten/overrides.h"
+#include "master/aten/row_tensors.h"
+
+namespace swamp::aten {
+namespace {
+
+using at::Tensor;
+using OptionalActivation = std::optional<ActivationOptions>;
+
+// is_taken() returns whether an activation of x is swamp's. Of 16 bits
+// PyTorch's others are faster, so only `reproducible` replaces them.
+bool is_taken(const Tensor& x, Activation function) {
+  const at::ScalarType type = x.scalar_type();
+  const bool is_faster =
+      function == Activation::gelu || function == Activation::gelu_tanh ||
+      function == Activation::tanh || function == Activation::softplus;
+  return is_switched(type) && (is_faster || is_reproducible()) &&
+         is_plain(x, type) && x.numel() != 0;
+}
+
+bool are_taken(const Tensor& grad, const Tensor& x, Activation function) {
+  return is_taken(x, function) && is_plain(grad, x.scalar_type()) &&
+         grad.sizes() == x.sizes();
+}
+
+// Returns whether PyTorch converts a number to float.
+bool fits_float(const at::Scalar& number) {
+  return !number.isComplex() &&
+         !(std::fabs(number.toDouble()) > std::numeric_limits<float>::max() &&
+           std::isfinite(number.toDouble()));
+}
+
+Tensor& written(const Tensor& result, const Tensor& x, Tensor& out) {
+  at::native::resize_output(out, result.sizes());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_partial_overlap(out, x);
+  return out.copy_(result);
+}
+
+// Overrides is the kernels of PyTorch's operators that compute one activation:
+// Function::options() has their arguments, and returns nothing for those that
+// stay PyTorch's.
+template <class Function, class... Args>
+struct Overrides {
+  template <Tensor (*kStock)(const Tensor&, Args...)>
+  static Tensor value(const Tensor& x, Args... args) {
+    const OptionalActivation options = Function::options(x, args...);
+    if (!options || !is_taken(x, options->function)) return kStock(x, args...);
+    return activated(x, *options);
+  }
+  template <Tensor& (*kStock)(Tensor&, Args...)>
+  static Tensor& in_place(Tensor& x, Args... args) {
+    const OptionalActivation options = Function::options(x, args...);
+    if (!options || !is_taken(x, options->function)) return kStock(x, args...);
+    at::assert_no_internal_overlap(x);
+    activate_(x, *options);
+    return x;
+  }
+  template <Tensor& (*kStock)(const Tensor&, Args..., Tensor&)>
+  static Tensor& out(const Tensor& x, Args... args, Tensor& out) {
+    const OptionalActivation options = Function::options(x, args...);
+    if (!options || !is_taken(x, options->function) ||
+        !is_plain(out, x.scalar_type())) {
+      return kStock(x, args..., out);
+    }
+    return written(activated(x, *options), x, out);
+  }
+  template <Tensor (*kStock)(const Tensor&, const Tensor&, Args...)>
+  static Tensor gradient(const Tensor& grad, const Tensor& x, Args... args) {
+    const OptionalActivation options = Function::options(x, args...);
+    if (!options || !are_taken(grad, x, options->function))
+      return kStock(grad, x, args...);
+    return gradient_of(grad, x, *options);
+  }
+  template <Tensor& (*kStock)(const Tensor&, const Tensor&, Args..., Tensor&)>
+  static Tensor& gradient_out(const Tensor& grad, const Tensor& x, Args... args,
+                              Tensor& out) {
+    const OptionalActivation options = Function::options(x, args...);
+    if (!options || !are_taken(grad, x, options->function) ||
+        !is_plain(out, x.scalar_type())) {
+      return kStock(grad, x, args..., out);
+    }
+    at::assert_no_partial_overlap(out, grad);
+    return written(gradient_of(grad, x, *options), x, out);
+  }
+};
+
+template <Activation kFunction, int kBeta = 1>
+struct Plain {
+  static OptionalActivation options(const Tensor&) {
+    return ActivationOptions{kFunction, kBeta};
+  }
+};
+struct Gelu {
+  static OptionalActivation options(const Tensor&,
+                                    std::string_view approximate) {
+    if (approximate == "none") return ActivationOptions{Activation::gelu};
+    if (approximate == "tanh") return ActivationOptions{Activation::gelu_tanh};
+    return {};
+  }
+};
+struct Softplus {
+  static OptionalActivation options(const Tensor&, const at::Scalar& beta,
+                                    const at::Scalar& threshold) {
+    if (beta.isComplex() || threshold.isComplex()) return {};
+    return ActivationOptions{Activation::softplus, beta.to<float>(),
+                             threshold.to<float>()};
+  }
+};
+struct Elu {
+  static OptionalActivation options(const Tensor&, const at::Scalar& alpha,
+                                    const at::Scalar& scale,
+                                    const at::Scalar& input_scale) {
+    if (!fits_float(alpha) || !fits_float(scale) || !fits_float(input_scale)) {
+      return {};
+    }
+    return ActivationOptions{Activation::elu,   input_scale.to<float>(), 20, 0,
+                             alpha.to<float>(), scale.to<float>()};
+  }
+  // PyTorch's gradient at the result has the same bits on every CPU.
+  template <Tensor (*kStock)(const Tensor&, const at::Scalar&,
+                             const at::Scalar&, const at::Scalar&, bool,
+                             const Tensor&)>
+  static Tensor gradient(const Tensor& grad, const at::Scalar& alpha,
+                         const at::Scalar& scale, const at::Scalar& input_scale,
+                         bool is_result, const Tensor& x) {
+    const OptionalActivation options =
+        Elu::options(x, alpha, scale, input_scale);
+    if (is_result || !options || !are_taken(grad, x, options->function)) {
+      return kStock(grad, alpha, scale, input_scale, is_result, x);
+    }
+    return gradient_of(grad, x, *options);
+  }
+};
+
+// PyTorch computes some powers by products, quotients and roots, which have the
+// same bits on every CPU, but for the roots of 16 bits.
+struct Power {
+  static OptionalActivation options(const Tensor& x,
+                                    const at::Scalar& exponent) {
+    if (!fits_float(exponent)) return {};
+    const auto number = exponent.to<float>();
+    for (const float exact : {0.0f, 1.0f, 2.0f, 3.0f, -1.0f, -2.0f}) {
+      if (number == exact) return {};
+    }
+    if (std::fabs(number) == 0.5f && !is_half(x.scalar_type())) return {};
+    if (number == -0.5f) return ActivationOptions{Activation::rsqrt};
+    return ActivationOptions{Activation::pow, number};
+  }
+};
+
+// PyTorch rounds the base to the type of the exponents.
+struct BasePower {
+  static OptionalActivation options(const at::Scalar& base,
+                                    const Tensor& exponents) {
+    if (!fits_float(base) || !is_taken(exponents, Activation::pow_base)) {
+      return {};
+    }
+    auto number = base.to<float>();
+    if (exponents.scalar_type() == at::kHalf) number = at::Half(number);
+    if (exponents.scalar_type() == at::kBFloat16) number = at::BFloat16(number);
+    return ActivationOptions{Activation::pow_base, number};
+  }
+  template <Tensor (*kStock)(const at::Scalar&, const Tensor&)>
+  static Tensor value(const at::Scalar& base, const Tensor& x) {
+    const OptionalActivation options = BasePower::options(base, x);
+    return options ? activated(x, *options) : kStock(base, x);
+  }
+  template <Tensor& (*kStock)(const at::Scalar&, const Tensor&, Tensor&)>
+  static Tensor& out(const at::Scalar& base, const Tensor& x, Tensor& out) {
+    const OptionalActivation options = BasePower::options(base, x);
+    if (!options || !is_plain(out, x.scalar_type())) {
+      return kStock(base, x, out);
+    }
+    return written(activated(x, *options), x, out);
+  }
+};
+
+// logsigmoid(x) is -softplus(-x). The buffer, which only PyTorch's gradient
+// reads, is exp(-|x|).
+struct LogSigmoid {
+  static OptionalActivation options(const Tensor&, const Tensor&) {
+    if (!is_reproducible()) return {};
+    return ActivationOptions{Activation::softplus, -1,
+                             std::numeric_limits<float>::infinity()};
+  }
+  template <std::tuple<Tensor, Tensor> (*kStock)(const Tensor&)>
+  static std::tuple<Tensor, Tensor> value(const Tensor& x) {
+    const OptionalActivation options = LogSigmoid::options(x, x);
+    if (!options || !is_taken(x, options->function)) return kStock(x);
+    return {activated(x, *options), buffer_of(x)};
+  }
+  template <std::tuple<Tensor&, Tensor&> (*kStock)(const Tensor&, Tensor&,
+                                                   Tensor&)>
+  static std::tuple<Tensor&, Tensor&> out(const Tensor& x, Tensor& out,
+                                          Tensor& buffer) {
+    const OptionalActivation options = LogSigmoid::options(x, x);
+    if (!options || !is_taken(x, options->function) ||
+        !is_plain(out, x.scalar_type()) || !is_plain(buffer, x.scalar_type())) {
+      return kStock(x, out, buffer);
+    }
+    const Tensor result = activated(x, *options), saved = buffer_of(x);
+    return {written(result, x, out), written(saved, x, buffer)};
+  }
+
+ private:
+  static Tensor buffer_of(const Tensor& x) {
+    return activated(x.abs().neg(), {Activation::exp});
+  }
+};
+
+// The first half of a dimension times the sigmoid of the second: halves of the
+// rows of a matrix.
+struct Glu {
+  template <Tensor (*kStock)(const Tensor&, std::int64_t)>
+  static Tensor value(const Tensor& x, std::int64_t dim) {
+    if (!has_halves(x, dim)) return kStock(x, dim);
+    return computed(x, at::maybe_wrap_dim(dim, x.dim()));
+  }
+  template <Tensor& (*kStock)(const Tensor&, std::int64_t, Tensor&)>
+  static Tensor& out(const Tensor& x, std::int64_t dim, Tensor& out) {
+    if (!has_halves(x, dim) || !is_plain(out, x.scalar_type())) {
+      return kStock(x, dim, out);
+    }
+    return written(computed(x, at::maybe_wrap_dim(dim, x.dim())), x, out);
+  }
+  template <Tensor (*kStock)(const Tensor&, const Tensor&, std::int64_t)>
+  static Tensor gradient(const Tensor& grad, const Tensor& x,
+                         std::int64_t dim) {
+    if (!has_halves(x, dim) || !is_plain(grad, x.scalar_type()) ||
+        grad.sizes() != sizes_of(x, dim)) {
+      return kStock(grad, x, dim);
+    }
+    dim = at::maybe_wrap_dim(dim, x.dim());
+    const Tensor from = row_major(x), gradient = row_major(grad),
+                 dx = at::empty(x.sizes(), x.options());
+    const Halves in(from, dim), to(dx, dim);
+    translated([&] {
+      swamp::gated_activation_backward(matrix_of(gradient, x.dim() - dim),
+                                       in.second, in.first, to.second, to.first,
+                                       in.options);
+    });
+    return dx;
+  }
+
+ private:
+  struct Halves {
+    Halves(const Tensor& tensor, std::int64_t dim)
+        : first(matrix_of(tensor, tensor.dim() - dim)), second(first) {
+      options.row_step = first.columns;
+      second.columns = first.columns /= 2;
+      second.data = static_cast<std::byte*>(second.data) +
+                    first.columns * tensor.element_size();
+    }
+    Matrix first, second;
+    ActivationOptions options{Activation::sigmoid};
+  };
+  static bool has_halves(const Tensor& x, std::int64_t dim) {
+    return is_taken(x, Activation::sigmoid) && dim >= -x.dim() &&
+           dim < x.dim() && x.size(dim) % 2 == 0;
+  }
+  static std::vector<std::int64_t> sizes_of(const Tensor& x, std::int64_t dim) {
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    sizes[static_cast<std::size_t>(at::maybe_wrap_dim(dim, x.dim()))] /= 2;
+    return sizes;
+  }
+  static Tensor computed(const Tensor& x, std::int64_t dim) {
+    const Tensor from = row_major(x),
+                 y = at::empty(sizes_of(x, dim), x.options());
+    const Halves in(from, dim);
+    translated([&] {
+      swamp::gated_activation(in.second, in.first, matrix_of(y, y.dim() - dim),
+                              in.options);
+    });
+    return y;
+  }
+};
+
+}  // namespace
+
+// SWAMP_OVERRIDE() registers the kernels of one of PyTorch's operators.
+#define SWAMP_OVERRIDE(Type, name)                   \
+  library.impl(#name, &Type::value<&at::cpu::name>); \
+  library.impl(#name ".out", &Type::out<&at::cpu::name##_outf>)
+#define SWAMP_OVERRIDE_IN_PLACE(Type, name) \
+  SWAMP_OVERRIDE(Type, name);               \
+  library.impl(#name "_", &Type::in_place<&at::cpu::name##_>)
+#define SWAMP_OVERRIDE_GRADIENT(Type, name)                                    \
+  library.impl(#name "_backward", &Type::gradient<&at::cpu::name##_backward>); \
+  library.impl(#name "_backward.grad_input",                                   \
+               &Type::gradient_out<&at::cpu::name##_backward_outf>)
+
+void register_activations(torch::Library& library) {
+  using Silu = Overrides<Plain<Activation::silu>>;
+  using Tanh = Overrides<Plain<Activation::tanh>>;
+  using Sigmoid = Overrides<Plain<Activation::sigmoid>>;
+  using Exp = Overrides<Plain<Activation::exp>>;
+  using Log = Overrides<Plain<Activation::log>>;
+  using Log1p = Overrides<Plain<Activation::log1p>>;
+  using Expm1 = Overrides<Plain<Activation::expm1>>;
+  using Rsqrt = Overrides<Plain<Activation::rsqrt>>;
+  using Mish = Overrides<Plain<Activation::mish>>;
+  using Exp2 = Overrides<Plain<Activation::pow_base, 2>>;
+  using AnyElu =
+      Overrides<Elu, const at::Scalar&, const at::Scalar&, const at::Scalar&>;
+  using AnyPower = Overrides<Power, const at::Scalar&>;
+  using AnyGelu = Overrides<Gelu, std::string_view>;
+  using AnySoftplus = Overrides<Softplus, const at::Scalar&, const at::Scalar&>;
+  SWAMP_OVERRIDE_IN_PLACE(Silu, silu);
+  SWAMP_OVERRIDE_GRADIENT(Silu, silu);
+  SWAMP_OVERRIDE_IN_PLACE(AnyGelu, gelu);
+  SWAMP_OVERRIDE_GRADIENT(AnyGelu, gelu);
+  SWAMP_OVERRIDE_IN_PLACE(Tanh, tanh);
+  SWAMP_OVERRIDE_GRADIENT(Tanh, tanh);
+  SWAMP_OVERRIDE_IN_PLACE(Sigmoid, sigmoid);
+  SWAMP_OVERRIDE_GRADIENT(Sigmoid, sigmoid);
+  SWAMP_OVERRIDE(AnySoftplus, softplus);
+  SWAMP_OVERRIDE_GRADIENT(AnySoftplus, softplus);
+  SWAMP_OVERRIDE_IN_PLACE(Exp, exp);
+  SWAMP_OVERRIDE_IN_PLACE(Exp2, exp2);
+  SWAMP_OVERRIDE_IN_PLACE(Log, log);
+  SWAMP_OVERRIDE_IN_PLACE(Log1p, log1p);
+  SWAMP_OVERRIDE_IN_PLACE(Expm1, expm1);
+  SWAMP_OVERRIDE_IN_PLACE(Rsqrt, rsqrt);
+  SWAMP_OVERRIDE_IN_PLACE(Mish, mish);
+  library.impl("mish_backward", &Mish::gradient<&at::cpu::mish_backward>);
+  SWAMP_OVERRIDE_IN_PLACE(AnyElu, elu);
+  library.impl("elu_backward", &Elu::gradient<&at::cpu::elu_backward>);
+  library.impl("pow.Tensor_Scalar", &AnyPower::value<&at::cpu::pow>);
+  library.impl("pow.Tensor_Scalar_out", &AnyPower::out<&at::cpu::pow_outf>);
+  library.impl("pow_.Scalar", &AnyPower::in_place<&at::cpu::pow_>);
+  library.impl("pow.Scalar", &BasePower::value<&at::cpu::pow>);
+  library.impl("pow.Scalar_out", &BasePower::out<&at::cpu::pow_outf>);
+  SWAMP_OVERRIDE(Glu, glu);
+  library.impl("glu_backward", &Glu::gradient<&at::cpu::glu_backward>);
+  library.impl("log_sigmoid_forward",
+               &LogSigmoid::value<&at::cpu::log_sigmoid_forward>);
+  library.impl("log_sigmoid_forward.output",
+               &LogSigmoid::out<&at::cpu::log_sigmoid_forward_outf>);
+  library.impl(
+      "log_sigmoid_backward",
+      &Overrides<LogSigmoid,
+                 const Tensor&>::gradient<&at::cpu::log_sigmoid_backward>);
+  library.impl("log_sigmoid_backward.grad_input",
+               &Overrides<LogSigmoid, const Tensor&>::gradient_out<
+                   &at::cpu::log_sigmoid_backward_outf>);
+}
+
+#undef SWAMP_OVERRIDE_GRADIENT
+#undef SWAMP_OVERRIDE_IN_PLACE
+#undef SWAMP_OVERRIDE
+
+}  // namespace swamp::aten
