@@ -58,10 +58,12 @@ def enable(*, half_precision: bool = False, attention: bool = False,
         reproducible: whether all of these operators, and ``silu``, ``sigmoid``,
             ``glu``, ``mish``, ``elu`` (so also ``celu`` and ``selu``), ``logsigmoid``,
             ``exp``, ``exp2``, ``expm1``, ``log``, ``log1p``, ``rsqrt`` and ``pow`` of
-            a tensor and a number, of float32, float16 and bfloat16 CPU tensors are
-            swamp's, so that their bits are the same on every CPU and any number of
-            threads;
-            slow on CPUs without fused multiply-add. float32 activations are
+            a tensor and a number, ``softmax``, ``sum`` (so also ``mean`` and most
+            losses), ``batch_norm``, ``instance_norm``, ``group_norm``, ``dot``, ``mv``
+            and ``addmv``, of float32, float16 and bfloat16 CPU tensors are swamp's, so
+            that their bits are the same on every CPU and any number of threads; slow
+            on CPUs without fused multiply-add. Sums and the norms' statistics are
+            computed in float64 and rounded once. float32 activations are
             computed in float64 (errors: 0.501 units in the last place), in 0.2 to 30
             times PyTorch's time. In a thread that flushes subnormal numbers
             (``torch.set_flush_denormal``), 16-bit activations of arguments beyond 87
