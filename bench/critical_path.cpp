@@ -215,7 +215,7 @@ Call adam(const Counts& counts) {
   };
 }
 
-// A layer of 64 experts, of which each token chooses two.
+// A layer of 64 experts; each token chooses two.
 struct Experts {
   static constexpr std::size_t kExperts = 64, kChoices = 2;
   static constexpr std::size_t kRows = kChoices * kTokens;

@@ -13,6 +13,7 @@
 namespace swamp {
 
 using master::Checker;
+using master::divided;
 using master::RowTable;
 using master::Workspace;
 using slave::RowFactors;
@@ -22,10 +23,6 @@ namespace {
 
 // The terms of one sum: elements that lie next to each other, or lines.
 constexpr std::size_t kRowTerms = 8192, kLineTerms = 128;
-
-std::size_t divided(std::size_t count, std::size_t by) {
-  return (count + by - 1) / by;
-}
 
 // row_sums() returns the operation that adds the elements of rows.
 Operation row_sums(ScalarType type, const RowSumsArgs& args) {

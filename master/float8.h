@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "master/partition.h"
 #include "slave/quantize_args.h"
 #include "swamp/float8.h"
 #include "swamp/float_formats.h"
@@ -17,11 +18,6 @@ namespace swamp::master {
 // code_elements() is the number of elements of a code.
 constexpr std::size_t code_elements(const FloatFormat& format) {
   return format.width == 4 ? 2 : 1;
-}
-
-// divided() is count / by, rounded up.
-constexpr std::size_t divided(std::size_t count, std::size_t by) {
-  return count / by + (count % by != 0 ? 1 : 0);
 }
 
 // require_code_format() returns the format of codes; `name` names the dtype.

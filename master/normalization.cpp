@@ -125,12 +125,10 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
   master::GrainRule grains = master::row_grains(x.columns);
   Operation sums_of_grains;
   if (with_sums) {
-    const auto divided = [](std::size_t count, std::size_t by) {
-      return (count + by - 1) / by;
-    };
-    grains.block_units = std::max(kSummedRows, divided(x.rows, kSummedGrains));
+    grains.block_units =
+        std::max(kSummedRows, master::divided(x.rows, kSummedGrains));
     sums_of_grains = master::line_sums(
-        impl, kFloat64, kFloat32, divided(x.rows, grains.block_units),
+        impl, kFloat64, kFloat32, master::divided(x.rows, grains.block_units),
         partial_bytes);
     master::require_ldm("x", x, runtime::ldm_need(impl, sums_of_grains, 0));
   }

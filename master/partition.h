@@ -19,6 +19,11 @@ namespace swamp::master {
 inline constexpr std::size_t kBlockElements = 8192;
 inline constexpr std::size_t kMaxGrains = 16384;
 
+// divided() returns count / by, rounded up.
+constexpr std::size_t divided(std::size_t count, std::size_t by) noexcept {
+  return count / by + (count % by != 0 ? 1 : 0);
+}
+
 // GrainRule is how a list is divided into grains. A grain is one block of
 // block_units units, or more if there were more than max_grains.
 //

@@ -442,9 +442,7 @@ struct Product {
   // kBlockRows rows, as long as multiplying it with 24 rows.
   static std::size_t block_panels_of(std::size_t slaves, std::size_t grains,
                                      std::size_t panels, std::size_t most) {
-    const auto divided = [](std::size_t count, std::size_t by) {
-      return (count + by - 1) / by;
-    };
+    using master::divided;
     std::size_t best = 1, least = ~std::size_t{0};
     for (std::size_t parts = 1; parts <= std::min(panels, 2 * slaves);
          ++parts) {

@@ -110,12 +110,12 @@ struct SegmentList {
   const SegmentChunk* chunks = nullptr;  // of the table; null: unknown
 };
 
-// chunk_count() returns the number of chunks of so many segments.
+// chunk_count() returns the number of chunks that `segments` segments have.
 inline std::size_t chunk_count(std::size_t segments) noexcept {
-  return (segments + SegmentChunk::kSegments - 1) / SegmentChunk::kSegments;
+  return divided(segments, SegmentChunk::kSegments);
 }
 
-// fill_segments() makes the segments of a table of which all else is set, in
+// fill_segments() makes the segments of a table, whose other fields are set, in
 // parts if there are many: make_part() returns what fills a part,
 // fill(begin, end, chunk), which is called for one chunk after another. It may
 // throw. Sets `traffic_bytes` and what segments use. If the launch has no

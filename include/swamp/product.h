@@ -63,8 +63,8 @@ struct Gather {
 
 /// PartialSums continues a product whose terms are divided between several
 /// calls, in their order: with the same `data`, the calls give together the
-/// bits of one product of all terms. All calls have the same shape of out, but
-/// for their terms, of which each call except the last has an even number.
+/// bits of one product of all terms. All calls have the same shape of out, and
+/// each except the last has an even number of terms.
 struct PartialSums {
   /// product_sums_count() values, which a call leaves for the next one, on any
   /// machine; their layout is not specified.
