@@ -136,16 +136,22 @@ def paths(report):
 
 
 def print_paths(found):
-    slaves = sorted(next(iter(found.values())))
-    print("| operator | ms alone |", " | ".join(f"{n}" for n in slaves),
-          "| balance at 64 | master % | launches |")
-    print("|---" * (len(slaves) + 5) + "|")
+    every = list(found.values())
+    slaves = sorted(set.union(*map(set, every)))
+    threads = [n for n in slaves if all("real_ms" in of.get(n, ()) for of in every)]
+    real = [f"real / predicted, {n} threads" for n in threads[-1:]]
+    print("|", " | ".join(["operator", "ms alone", *map(str, slaves), "balance at 64",
+                           "master %", "launches", *real]), "|")
+    print("|---" * (len(slaves) + 5 + len(real)) + "|")
     for name, of in found.items():
-        last = of.get(64, of[slaves[-1]])
-        print(f"| `{name}` | {of[slaves[0]]['alone_ms']:.1f} |",
-              " | ".join(f"{of[n]['efficiency_10us']:.2f}" for n in slaves),
-              f"| {last['balance']:.2f} | {last['master_percent']:.2f} "
-              f"| {last['launches']:.0f} |")
+        first, last = of[min(of)], of.get(64, of[max(of)])
+        columns = [f"{of[n]['efficiency_10us']:.2f}" if n in of else ""
+                   for n in slaves]
+        columns += [f"{last['balance']:.2f}", f"{last['master_percent']:.2f}",
+                    f"{last['launches']:.0f}"]
+        columns += [f"{of[n]['real_ms'] * n * of[n]['efficiency_10us'] / first['alone_ms']:.2f}"
+                    for n in threads[-1:]]
+        print(f"| `{name}` | {first['alone_ms']:.1f} |", " | ".join(columns), "|")
 
 
 def draw_paths(found, out):
