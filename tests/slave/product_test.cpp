@@ -166,7 +166,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
     GuardedPages scratch(slave::product_rows_scratch_bytes(args.block_terms));
     run_rows(table, kernel_of(F::product_rows, {one.in, one.out}), &args,
              {b.data, sliver, added, out.data},
-             (one.columns - 1) / kProductLanes + 1, 0, nullptr, false,
+             (one.columns - 1) / kProductLanes + 1, 0, nullptr, at_end,
              reinterpret_cast<float*>(scratch.begin()), nullptr, layout);
     return {out.data, out.data + out.bytes};
   }
