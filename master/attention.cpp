@@ -139,7 +139,10 @@ struct AttentionForward : Attention {
     const std::size_t most_panels = Panels{count, q.rows, kMostLanes}.count();
     const bool few =
         most_panels < 4 * slaves && most_panels % (2 * slaves) != 0;
-    choose_lanes(queries, few ? kMostLanes / 2 : kMostLanes, [&] {
+    const std::size_t most = q.rows == 1 ? 1
+                             : few       ? kMostLanes / 2
+                                         : kMostLanes;
+    choose_lanes(queries, most, [&] {
       const auto need = [&](const Operation& operation, std::size_t partial) {
         return runtime::ldm_need(machine, operation, partial);
       };

@@ -137,7 +137,7 @@ struct Attention {
     for (std::size_t lanes = most;; lanes /= 2) {
       panels.lanes = lanes;
       args.lanes = static_cast<std::uint32_t>(lanes);
-      if (lanes == slave::kAttentionLanes) {
+      if (lanes <= slave::kAttentionLanes) {
         require_ldm("q", {q.data, q.rows, q.columns, q.dtype}, need_of());
         return;
       }

@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "slave/attention-inl.h"
+#include "slave/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -214,6 +215,104 @@ HWY_INLINE void visible_keys(const AttentionPosition& position,
   }
 }
 
+// ---- A step of one query, whose vectors are keys, then columns of the value
+
+// one_scores() computes the scores of one query and `count` keys.
+template <class Format>
+HWY_INLINE void one_scores(const typename Format::Element* k, std::size_t count,
+                           std::size_t columns, const float* q, float scale,
+                           float* scores) {
+  const Source<Format> keys{k, static_cast<std::int64_t>(columns), 1, count,
+                            columns};
+  const auto dots = [&](auto d, std::size_t lane) HWY_ATTR {
+    using D = decltype(d);
+    hn::Vec<D> sum = hn::Zero(d);
+    const auto add = [&](std::size_t c, hn::Vec<D> key) HWY_ATTR {
+      sum = exact_fma(d, key, hn::Set(d, q[c]), sum);
+    };
+    std::size_t c = 0;
+    if constexpr (hn::MaxLanes(D()) >= 4) {
+      c = for_words(
+          d, keys, lane, [&](std::size_t w, hn::Vec<D> word) HWY_ATTR {
+            if constexpr (kWordTerms<Format> == 1) {
+              add(w, word);
+            } else {
+              const auto pair = hn::BitCast(hn::RebindToUnsigned<D>(), word);
+              add(2 * w, widen_half<Format>(d, pair, false));
+              add(2 * w + 1, widen_half<Format>(d, pair, true));
+            }
+          });
+    }
+    for (; c < columns; ++c) {
+      float key[hn::MaxLanes(D())];
+      for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) {
+        key[i] = Format::widen(*keys.at(lane + i, c));
+      }
+      add(c, hn::LoadU(d, key));
+    }
+    hn::StoreU(hn::Mul(sum, hn::Set(d, scale)), d, scores + lane);
+  };
+  for (std::size_t j = for_lanes(count, dots); j < count; ++j) {
+    dots(hn::CappedTag<float, 1>(), j);
+  }
+}
+
+// one_softmax() is softmax_step() of one query that sees all keys. It returns
+// what the output is multiplied by.
+HWY_NOINLINE float one_softmax(float* scores, const float* mask,
+                               std::size_t count, float* max, float* sum) {
+  const DF df;
+  for (std::size_t j = 0; mask != nullptr && j < count; ++j) {
+    scores[j] += mask[j];
+  }
+  const std::size_t end = (count + kLanes - 1) / kLanes * kLanes;
+  std::fill(scores + count, scores + end, kMinusInf);
+  const float before = *max;
+  VF most = hn::Set(df, before);
+  for (std::size_t j = 0; j < end; j += kLanes) {
+    most = hn::Max(most, hn::LoadU(df, scores + j));
+  }
+  const float m = hn::GetLane(hn::MaxOfLanes(df, most));
+  const VF shift = hn::Set(df, m == kMinusInf ? 0.0f : m);
+  for (std::size_t j = 0; j < end; j += kLanes) {
+    const VF p = exp_nonpositive(df, hn::Sub(hn::LoadU(df, scores + j), shift));
+    hn::StoreU(p, df, scores + j);
+  }
+  float l = 0;
+  for (std::size_t j = 0; j < count; ++j) l += scores[j];
+  const VF a = exp_nonpositive(df, hn::Sub(hn::Set(df, before), shift));
+  *max = m;
+  *sum = hn::GetLane(exact_fma(df, hn::Set(df, *sum), a, hn::Set(df, l)));
+  return hn::GetLane(a);
+}
+
+// one_output() is accumulate() of one query that sees all keys.
+template <class Format>
+HWY_INLINE void one_output(const float* weights,
+                           const typename Format::Element* v, std::size_t count,
+                           std::size_t columns, float factor, float* result) {
+  const auto add = [&](auto d, std::size_t c, const auto& load) HWY_ATTR {
+    auto sum = hn::Zero(d);
+    for (std::size_t j = 0; j < count; ++j) {
+      sum =
+          exact_fma(d, load(v + j * columns + c), hn::Set(d, weights[j]), sum);
+    }
+    hn::StoreU(exact_fma(d, hn::LoadU(d, result + c), hn::Set(d, factor), sum),
+               d, result + c);
+  };
+  const DF df;
+  std::size_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    add(df, c, [&](const auto* at) HWY_ATTR { return Format::load(df, at); });
+  }
+  const hn::CappedTag<float, 1> d1;
+  for (; c < columns; ++c) {
+    add(d1, c, [&](const auto* at) HWY_ATTR {
+      return hn::Set(d1, Format::widen(*at));
+    });
+  }
+}
+
 template <class Format>
 HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
   using At = AttentionOperand;
@@ -237,6 +336,15 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
   Visible visible;
   for (std::size_t at = 0; at < tile.count; at += step) {
     const std::size_t count = std::min(step, tile.count - at);
+    if (lanes == 1) {
+      one_scores<Format>(k, count, columns, q, args.scale, factor);
+      const float rescale = one_softmax(factor, mask, count, max, sum);
+      one_output<Format>(factor, v, count, value_columns, rescale, out);
+      k += count * columns;
+      v += count * value_columns;
+      if (mask != nullptr) mask += count;
+      continue;
+    }
     visible_keys(position, tile.first + at, count, lanes, visible);
     product(Scores{args.scale},
             {widened<Format>(k, count * columns, copy), columns, 1}, count,

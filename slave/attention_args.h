@@ -50,7 +50,9 @@ namespace swamp::slave {
 struct AttentionArgs {
   std::uint32_t columns;        // of a row of q and k
   std::uint32_t value_columns;  // of a row of v and out
-  std::uint32_t lanes;          // a multiple of kAttentionLanes
+  // A multiple of kAttentionLanes; or, forward, 1: of one query, which sees all
+  // keys of its segment.
+  std::uint32_t lanes;
   std::uint32_t rows;           // of the panel of a unit, at most `lanes`
   float scale;
   std::uint32_t continues;  // of attention_backward and attention_sum: 0 or 1
