@@ -1,9 +1,11 @@
 // product/: matrix products, compared with roofline/multiply_adds: as many
-// float32 multiply-adds in registers.
+// float32 multiply-adds in registers. generate/: what a model reads for one
+// token, weights, keys and values, compared with roofline/read.
 #include "swamp/product.h"
 
 #include "bench/bench.h"
 #include "slave/kernel.h"
+#include "swamp/attention.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -112,8 +114,49 @@ ProductArrays product_arrays(std::byte* memory, const ProductShape& shape,
   return {a, b, matrices(shape.m, shape.n, false)};
 }
 
+// one_row() multiplies one row by the transposed matrix of `bytes`.
+void one_row(State& state, const Dtype& dtype, std::size_t bytes) {
+  constexpr std::size_t kColumns = 4096;
+  const ProductShape shape{1,        1,     bytes / (kColumns * dtype.bytes),
+                           kColumns, false, true};
+  const ProductArrays arrays = product_arrays(
+      scratch_memory(shape.elements() * dtype.bytes), shape, dtype.dtype);
+  timed(state, static_cast<double>(bytes),
+        [&] { product(arrays.out, arrays.a, arrays.b); });
+}
+
+// one_query() is attention of one query of 8 heads; its keys and values have
+// `bytes`.
+void one_query(State& state, const Dtype& dtype, std::size_t bytes) {
+  constexpr std::size_t kHeads = 8, kColumns = 64;
+  const std::size_t keys = bytes / (2 * kHeads * kColumns * dtype.bytes);
+  std::byte* memory = scratch_memory(bytes + kMib / 2);
+  const auto heads = [&](std::size_t rows) {
+    const Heads made{memory, 1, kHeads, rows, kColumns, dtype.dtype};
+    memory += kHeads * rows * kColumns * dtype.bytes;
+    return made;
+  };
+  const Heads q = heads(1), k = heads(keys), v = heads(keys), out = heads(1);
+  float lse[kHeads];
+  timed(state, static_cast<double>(bytes),
+        [&] { attention(q, k, v, out, lse, {}); });
+}
+
 void register_products() {
   register_multiply_adds();
+  for (const Dtype& dtype : kDtypes) {
+    if (dtype.dtype == kFloat64) continue;
+    for (const auto& [name, call] :
+         {std::pair("product", one_row), std::pair("attention", one_query)}) {
+      add({std::string("generate/") + name + "/" + dtype.name,
+           {8 * kMib, static_cast<std::int64_t>(memory_bytes())},
+           thread_counts(),
+           "roofline/read"},
+          [&dtype, call = call](State& state, const Run& r) {
+            call(state, dtype, r.bytes);
+          });
+    }
+  }
   for (const Shape& shape : kShapes) {
     for (const Dtype& dtype : kDtypes) {
       if (dtype.dtype == kFloat64) continue;

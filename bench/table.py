@@ -39,6 +39,7 @@ FAMILIES = {
     "moe": "rows of 1024 columns, in the order of a permutation",
     "residual_add": "16-bit or float32 and a bias into float32",
     "product": "roofline: as many float32 multiply-adds in registers",
+    "generate": "one row times a matrix of 4096 columns; one query, 8 heads of 64",
     "transfer": "transfer modes, unscale float32, compared with view",
     "checker": "transfer mode check compared with copy",
     "spawn": "spawn and join; host: with OpenMP's empty parallel for",

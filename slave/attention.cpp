@@ -217,15 +217,17 @@ HWY_INLINE void visible_keys(const AttentionPosition& position,
 
 // ---- A step of one query, whose vectors are keys, then columns of the value
 
-// one_scores() computes the scores of one query and `count` keys.
+// one_scores() computes the scores of one query and `count` keys. It prefetches
+// `ahead` bytes after the keys.
 template <class Format>
 HWY_INLINE void one_scores(const typename Format::Element* k, std::size_t count,
                            std::size_t columns, const float* q, float scale,
-                           float* scores) {
+                           float* scores, std::size_t ahead) {
   const Source<Format> keys{k, static_cast<std::int64_t>(columns), 1, count,
                             columns};
   const auto dots = [&](auto d, std::size_t lane) HWY_ATTR {
     using D = decltype(d);
+    prefetch(keys.at(lane, 0), hn::MaxLanes(d) * columns, ahead);
     hn::Vec<D> sum = hn::Zero(d);
     const auto add = [&](std::size_t c, hn::Vec<D> key) HWY_ATTR {
       sum = exact_fma(d, key, hn::Set(d, q[c]), sum);
@@ -286,14 +288,17 @@ HWY_NOINLINE float one_softmax(float* scores, const float* mask,
   return hn::GetLane(a);
 }
 
-// one_output() is accumulate() of one query that sees all keys.
+// one_output() is accumulate() of one query that sees all keys. It prefetches
+// `ahead` bytes after the values.
 template <class Format>
 HWY_INLINE void one_output(const float* weights,
                            const typename Format::Element* v, std::size_t count,
-                           std::size_t columns, float factor, float* result) {
+                           std::size_t columns, float factor, float* result,
+                           std::size_t ahead) {
   const auto add = [&](auto d, std::size_t c, const auto& load) HWY_ATTR {
     auto sum = hn::Zero(d);
     for (std::size_t j = 0; j < count; ++j) {
+      if (c == 0) prefetch(v + j * columns, columns, ahead);
       sum =
           exact_fma(d, load(v + j * columns + c), hn::Set(d, weights[j]), sum);
     }
@@ -337,9 +342,13 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
   for (std::size_t at = 0; at < tile.count; at += step) {
     const std::size_t count = std::min(step, tile.count - at);
     if (lanes == 1) {
-      one_scores<Format>(k, count, columns, q, args.scale, factor);
+      // One step of float32, two of 16 bits ahead.
+      const std::size_t ahead = tile.prefetch_bytes == 0 ? 0 : 4 * step;
+      one_scores<Format>(k, count, columns, q, args.scale, factor,
+                         ahead * columns);
       const float rescale = one_softmax(factor, mask, count, max, sum);
-      one_output<Format>(factor, v, count, value_columns, rescale, out);
+      one_output<Format>(factor, v, count, value_columns, rescale, out,
+                         ahead * value_columns);
       k += count * columns;
       v += count * value_columns;
       if (mask != nullptr) mask += count;
