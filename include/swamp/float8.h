@@ -48,7 +48,9 @@ enum class CastPolicy : std::uint8_t {
   /// Such a number becomes inf, or nan in a format without inf. A nan keeps its
   /// sign.
   overflow,
-  /// CUDA's SATFINITE, as Transformer Engine: saturate, but nan has no sign.
+  /// CUDA's SATFINITE, as Transformer Engine: saturate, but nan has no sign. An
+  /// H100 gave the same codes of all 16-bit patterns and 2.6 million float32 in
+  /// five formats (CUDA 13.0), and with `cuda` in the two of float8.
   cuda_saturate,
   cuda,  ///< CUDA's NOSAT: overflow, but nan has no sign
   /// PyTorch 2.13's Tensor.to(): saturate for float8_e4m3fn, else overflow. Not
