@@ -280,12 +280,13 @@ Three gradients(const Tensor& grad, const Tensor& x, const ChannelRows& in,
   const auto channels = static_cast<std::int64_t>(in.shape.channels);
   const ChannelRows gradient(grad, images, channels,
                              static_cast<std::int64_t>(in.shape.groups));
-  const std::pair<Tensor, Matrix> dx = gradient.empty();
+  Tensor dx;
+  Matrix dx_rows = gradient.matrix;
+  dx_rows.data = nullptr;
+  if (wanted[0]) std::tie(dx, dx_rows) = gradient.empty();
   const Floats w(weight);
   const Tensor dweight = wanted[1] ? new_floats(x, channels) : Tensor(),
                dbias = wanted[2] ? new_floats(x, channels) : Tensor();
-  Matrix dx_rows = dx.second;
-  if (!wanted[0]) dx_rows.data = nullptr;
   translated([&] {
     swamp::channel_norm_backward(
         gradient.matrix, in.matrix, in.shape, written(mean), written(rstd),
@@ -293,7 +294,7 @@ Three gradients(const Tensor& grad, const Tensor& x, const ChannelRows& in,
   });
   const at::ScalarType type =
       is_defined(weight) ? weight->scalar_type() : x.scalar_type();
-  return {wanted[0] ? in.result(dx.first, x) : Tensor(),
+  return {wanted[0] ? in.result(dx, x) : Tensor(),
           wanted[1] ? dweight.to(type) : Tensor(),
           wanted[2] ? dbias.to(type) : Tensor()};
 }
