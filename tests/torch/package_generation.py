@@ -68,6 +68,31 @@ class Generation(TestCase):
             compared += 3 * whole.numel()
         self.assertGreater(compared, 10 ** 6)
 
+    def test_packed(self):
+        """Attention of sequences in one row, which a mask separates: alone, and if each
+        begins at a multiple of 32, they have the same bits."""
+        rng = random.Random(1)
+        for case, dtype in [(i, dtype) for i in range(6) for dtype in DTYPES]:
+            torch.manual_seed(case)
+            columns = rng.choice([16, 40, 64, 128])
+            sizes = [rng.randrange(1, 100) for _ in range(4)]
+            begins = [0]
+            for size in sizes:
+                begins.append((begins[-1] + size + 31) // 32 * 32)
+            q, k, v = (torch.randn(1, heads, begins[-1], columns).to(dtype)
+                       for heads in (4, 2, 2))
+            mask = torch.zeros(begins[-1], begins[-1], dtype=torch.bool)
+            for begin, size in zip(begins, sizes):
+                mask[begin:begin + size, begin:begin + size].fill_(True).tril_()
+            packed = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, enable_gqa=True)
+            for begin, size in zip(begins, sizes):
+                alone = torch.nn.functional.scaled_dot_product_attention(
+                    *(x[:, :, begin:begin + size] for x in (q, k, v)),
+                    is_causal=True, enable_gqa=True)
+                self.assert_same(packed[:, :, begin:begin + size], alone,
+                                 (case, dtype, begin, size))
+
     def test_stock_differs(self):
         """What this is for: with PyTorch's own kernels the bits differ."""
         swamp_torch.disable()
