@@ -202,9 +202,14 @@ void moe_losses(SeededCall& c, std::size_t) {
 
 // A quarter of the keys is hidden, and all of query 3. Two heads share one of
 // keys, whose values have more columns.
-// The mask is bytes, float32, of the dtype, bytes of keys, or of queries.
+// The mask is bytes, float32, of the dtype, bytes of keys, or of queries; the
+// last two variants have one query.
 void masked_attention(SeededCall& c, std::size_t variant) {
   Heads q = c.queries(), k = c.keys();
+  if (variant > 4) {
+    q.rows = 1;
+    variant = variant == 5 ? 1 : 2;
+  }
   k.heads = (q.heads + 1) / 2;
   q.heads = 2 * k.heads;
   Heads v = k, out = q;
@@ -411,7 +416,7 @@ constexpr OptionRow kOptionRows[] = {
     {"channel_norm", cli::kOfMatrix, 3, channel_rows},
     {"moe_rows", cli::kOfTokens, 2, moe_rows},
     {"moe_losses", cli::kOfTokens, 1, moe_losses},
-    {"attention_masked", cli::kOfHeads, 5, masked_attention},
+    {"attention_masked", cli::kOfHeads, 7, masked_attention},
     {"quantize_blocks", cli::kOfMatrix, kRuleCount + 4, quantize_matrix},
     {"quantize", 0, 7, quantize_list},
     {"product", cli::kOfMatrix, 2, product_rows},
