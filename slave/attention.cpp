@@ -232,19 +232,16 @@ HWY_INLINE void one_scores(const typename Format::Element* k, std::size_t count,
     const auto add = [&](std::size_t c, hn::Vec<D> key) HWY_ATTR {
       sum = exact_fma(d, key, hn::Set(d, q[c]), sum);
     };
-    std::size_t c = 0;
-    if constexpr (hn::MaxLanes(D()) >= 4) {
-      c = for_words(
-          d, keys, lane, [&](std::size_t w, hn::Vec<D> word) HWY_ATTR {
-            if constexpr (kWordTerms<Format> == 1) {
-              add(w, word);
-            } else {
-              const auto pair = hn::BitCast(hn::RebindToUnsigned<D>(), word);
-              add(2 * w, widen_half<Format>(d, pair, false));
-              add(2 * w + 1, widen_half<Format>(d, pair, true));
-            }
-          });
-    }
+    std::size_t c =
+        for_words(d, keys, lane, [&](std::size_t w, hn::Vec<D> word) HWY_ATTR {
+          if constexpr (kWordTerms<Format> == 1) {
+            add(w, word);
+          } else {
+            const auto pair = hn::BitCast(hn::RebindToUnsigned<D>(), word);
+            add(2 * w, widen_half<Format>(d, pair, false));
+            add(2 * w + 1, widen_half<Format>(d, pair, true));
+          }
+        });
     for (; c < columns; ++c) {
       float key[hn::MaxLanes(D())];
       for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) {
@@ -254,8 +251,14 @@ HWY_INLINE void one_scores(const typename Format::Element* k, std::size_t count,
     }
     hn::StoreU(hn::Mul(sum, hn::Set(d, scale)), d, scores + lane);
   };
+  const DF df;
   for (std::size_t j = for_lanes(count, dots); j < count; ++j) {
-    dots(hn::CappedTag<float, 1>(), j);
+    VF sum = hn::Zero(df);
+    for (std::size_t c = 0; c < columns; ++c) {
+      sum = exact_fma(df, hn::Set(df, Format::widen(*keys.at(j, c))),
+                      hn::Set(df, q[c]), sum);
+    }
+    scores[j] = hn::GetLane(hn::Mul(sum, hn::Set(df, scale)));
   }
 }
 
@@ -295,26 +298,29 @@ HWY_INLINE void one_output(const float* weights,
                            const typename Format::Element* v, std::size_t count,
                            std::size_t columns, float factor, float* result,
                            std::size_t ahead) {
-  const auto add = [&](auto d, std::size_t c, const auto& load) HWY_ATTR {
-    auto sum = hn::Zero(d);
+  const DF df;
+  const auto add = [&](std::size_t c, const auto& load) HWY_ATTR {
+    VF sum = hn::Zero(df);
     for (std::size_t j = 0; j < count; ++j) {
       if (c == 0) prefetch(v + j * columns, columns, ahead);
-      sum =
-          exact_fma(d, load(v + j * columns + c), hn::Set(d, weights[j]), sum);
+      sum = exact_fma(df, load(v + j * columns + c), hn::Set(df, weights[j]),
+                      sum);
     }
-    hn::StoreU(exact_fma(d, hn::LoadU(d, result + c), hn::Set(d, factor), sum),
-               d, result + c);
+    return sum;
   };
-  const DF df;
+  const VF scale = hn::Set(df, factor);
   std::size_t c = 0;
   for (; c + kLanes <= columns; c += kLanes) {
-    add(df, c, [&](const auto* at) HWY_ATTR { return Format::load(df, at); });
+    const VF sum =
+        add(c, [&](const auto* at) HWY_ATTR { return Format::load(df, at); });
+    hn::StoreU(exact_fma(df, hn::LoadU(df, result + c), scale, sum), df,
+               result + c);
   }
-  const hn::CappedTag<float, 1> d1;
   for (; c < columns; ++c) {
-    add(d1, c, [&](const auto* at) HWY_ATTR {
-      return hn::Set(d1, Format::widen(*at));
+    const VF sum = add(c, [&](const auto* at) HWY_ATTR {
+      return hn::Set(df, Format::widen(*at));
     });
+    result[c] = hn::GetLane(exact_fma(df, hn::Set(df, result[c]), scale, sum));
   }
 }
 
