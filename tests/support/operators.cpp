@@ -405,6 +405,7 @@ struct OptionRow {
   std::uint32_t sizes;   // as in OperationRow
   std::size_t variants;  // their number is appended to the name
   void (*run)(SeededCall& call, std::size_t variant);
+  std::size_t in_full = variants;  // the others have no large matrices
 };
 constexpr OptionRow kOptionRows[] = {
     {"softmax_masked", cli::kOfMatrix, 2, masked_softmax},
@@ -412,7 +413,8 @@ constexpr OptionRow kOptionRows[] = {
     {"cross_entropy_targets", cli::kOfMatrix, 4, cross_entropy_rows},
     {"norm_both", cli::kOfMatrix, 4, norm_rows},
     {"residual_add_bias", cli::kOfMatrix, 1, residual_add_bias},
-    {"activation", cli::kOfMatrix, 34, activations},
+    // How matrices are divided does not depend on the function.
+    {"activation", cli::kOfMatrix, 34, activations, 2},
     {"channel_norm", cli::kOfMatrix, 3, channel_rows},
     {"moe_rows", cli::kOfTokens, 2, moe_rows},
     {"moe_losses", cli::kOfTokens, 1, moe_losses},
@@ -462,13 +464,14 @@ std::vector<std::optional<ScalarType>> models(const OperationRow& row,
 std::vector<OperatorCase> make_cases() {
   std::vector<OperatorCase> all;
   const auto add = [&](const std::string& name, const auto& row,
-                       OperatorCase one, bool causal) {
+                       OperatorCase one, bool causal, bool large = true) {
     one.operation = name;
     const auto add_all = [&](const auto& sizes) {
       for (const Values& values : sizes) {
         // Several grains of queries, only once.
         const bool is_long = row.sizes == cli::kOfHeads && values[3] > 1000;
         if (is_long && !causal) continue;
+        if (!large && values[0] * values[1] > 50000) continue;
         const std::uint64_t* value = values;
         for (int i = 0; i < cli::kSizeCount; ++i) {
           if ((row.sizes >> i & 1u) != 0) one.sizes.of[i] = *value++;
@@ -493,7 +496,7 @@ std::vector<OperatorCase> make_cases() {
       for (std::size_t v = 0; v < row.variants; ++v) {
         const auto run = [v, &row](SeededCall& c) { row.run(c, v); };
         add(std::string(row.name) + "_" + std::to_string(v), row,
-            {{}, run, {}, dtype, {}}, false);
+            {{}, run, {}, dtype, {}}, false, v < row.in_full);
       }
     }
   }
