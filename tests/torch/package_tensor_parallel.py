@@ -1,9 +1,10 @@
 """swamp_torch.tensor_parallel over gloo with 2 and 4 ranks: a small LLaMA of DTensors
-has the bits of one process, forward, gradients and weights, for 20 steps."""
+has the bits of one process, forward, gradients and weights, for 20 steps (5 outside of
+CI)."""
 
 import math
 
-from support import TestCase, caught, main, run_ranks
+from support import CI, TestCase, caught, main, run_ranks
 
 import torch
 import torch.distributed as dist
@@ -14,7 +15,7 @@ from swamp_torch import tensor_parallel
 
 F = torch.nn.functional
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-WIDTH, HEAD, INNER, CLASSES, TOKENS, STEPS = 64, 16, 96, 101, 70, 20
+WIDTH, HEAD, INNER, CLASSES, TOKENS, STEPS = 64, 16, 96, 101, 70, 20 if CI else 5
 COLUMNS, ROWS = tensor_parallel.ColwiseParallel(), tensor_parallel.RowwiseParallel()
 PLAN = {"q": COLUMNS, "k": COLUMNS, "v": COLUMNS, "o": ROWS, "gate": COLUMNS,
         "up": COLUMNS, "down": ROWS}
@@ -104,23 +105,27 @@ def products(rank, ranks, dtype):
     return results
 
 
+def every_dtype(rank, ranks, work):
+    """Starting processes for each dtype would take longer than the work."""
+    return [work(rank, ranks, dtype) for dtype in DTYPES]
+
+
 class TensorParallel(TestCase):
-    def test_training(self):
-        for dtype in DTYPES:
-            one = trained(0, 1, dtype)
-            self.assertTrue(math.isfinite(one[-1].sum()))
-            for ranks in (2, 4):
-                for rank, result in enumerate(run_ranks(trained, ranks, dtype)):
+    def compare(self, work, *worlds):
+        alone = every_dtype(0, 1, work)
+        for ranks in worlds:
+            for rank, results in enumerate(run_ranks(every_dtype, ranks, work)):
+                for dtype, result, one in zip(DTYPES, results, alone, strict=True):
                     for i, (a, b) in enumerate(zip(result, one, strict=True)):
                         self.assert_same(a, b, (dtype, ranks, rank, i))
+        return alone
+
+    def test_training(self):
+        for one in self.compare(trained, 2, 4):
+            self.assertTrue(math.isfinite(one[-1].sum()))
 
     def test_products(self):
-        for dtype in DTYPES:
-            one = products(0, 1, dtype)
-            for ranks in (2, 3):
-                for result in run_ranks(products, ranks, dtype):
-                    for i, (a, b) in enumerate(zip(result, one, strict=True)):
-                        self.assert_same(a, b, (dtype, ranks, i))
+        self.compare(products, 2, 3)
 
     def test_refused(self):
         part = torch.ops.swamp._product_part
