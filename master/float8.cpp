@@ -14,6 +14,7 @@
 
 namespace swamp {
 
+using master::Checker;
 using master::RowTable;
 using master::Workspace;
 
@@ -255,6 +256,29 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
   return args;
 }
 
+void require_values(const char* name, ScalarType dtype) {
+  Checker(name).dtype(dtype, 1u << kBFloat16 | 1u << kFloat32);
+}
+
+void set_values(slave::QuantizeArgs& args, const FloatFormat& format,
+                ScalarType values) {
+  const std::array<float, 256>& all = code_values(format);
+  args.form =
+      values == kFloat32 ? slave::CodeForm::float32 : slave::CodeForm::bfloat16;
+  args.elements = 1;
+  args.largest_bits = float_to_bits(all[format.largest()]);
+  const auto set = [&](float* values, std::uint32_t code) {
+    values[0] = all[code];
+    values[1] = all[code == 0              ? args.negative_zero
+                    : args.complement != 0 ? 256 - code
+                                           : code | 1u << args.sign];
+  };
+  set(args.overflow_values, args.overflow);
+  set(args.infinity_values, args.infinity);
+  args.nan_values[0] = all[args.nan];
+  args.nan_values[1] = all[args.negative_nan];
+}
+
 slave::DequantizeArgs decoding_args(const FloatFormat& format) {
   const slave::QuantizeArgs of_format =
       cast_args(format, Rounding::nearest_even, CastPolicy::saturate, 0);
@@ -290,9 +314,12 @@ const std::array<float, 256>& code_values(const FloatFormat& format) {
 
 }  // namespace master
 
-QuantizeReport quantize(const Tensor& x, const Tensor& codes,
-                        const QuantizeOptions& options, Machine* machine) {
-  const FloatFormat& format = require_pair(x, codes);
+namespace {
+
+// run_quantize() writes codes, or, of float types, their values.
+QuantizeReport run_quantize(const Tensor& x, const FloatFormat& format,
+                            const Tensor& out, const QuantizeOptions& options,
+                            Machine* machine) {
   if (!(options.scale > 0) || std::isinf(options.scale)) {
     master::refuse("options.scale",
                    master::number_text(static_cast<double>(options.scale)),
@@ -304,15 +331,18 @@ QuantizeReport quantize(const Tensor& x, const Tensor& codes,
   slave::QuantizeArgs args =
       master::cast_args(format, options.rounding, options.policy, options.seed);
   args.scale = options.scale;
+  if (out.dtype != format.type) master::set_values(args, format, out.dtype);
   Operation operation(master::row_kernel<KernelFamily::quantize>(x.dtype),
                       &args, args.elements);
+  operation.set_unit_bytes(slave::QuantizeOperand::codes,
+                           kScalarTypeBytes[out.dtype]);
   if (options.random == nullptr || options.rounding != Rounding::stochastic) {
     operation.remove_operand(slave::QuantizeOperand::random);
   }
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operation, 1, false, master::row_grains(1),
                  workspace.segments());
-  table.add(codes.count, {x.data, codes.data, options.random});
+  table.add(out.count, {x.data, out.data, options.random});
   workspace.run(impl, table.list(), sizeof(slave::QuantizePartial));
   slave::QuantizePartial total = {};
   workspace.for_each_partial<slave::QuantizePartial>(
@@ -321,6 +351,26 @@ QuantizeReport quantize(const Tensor& x, const Tensor& codes,
       });
   return {float_from_bits(total.amax), total.saturated, total.flushed,
           total.nan_count};
+}
+
+}  // namespace
+
+QuantizeReport quantize(const Tensor& x, const Tensor& codes,
+                        const QuantizeOptions& options, Machine* machine) {
+  return run_quantize(x, require_pair(x, codes), codes, options, machine);
+}
+
+QuantizeReport quantized_values(const Tensor& x, ScalarType format,
+                                const Tensor& values,
+                                const QuantizeOptions& options,
+                                Machine* machine) {
+  const FloatFormat& to =
+      master::require_code_format("format", {nullptr, 0, format});
+  master::require_row_array("x", x);
+  master::require_values("values", values.dtype);
+  master::require_row_array("values", values);
+  Checker("values").same("count", values.count, x.count, "x");
+  return run_quantize(x, to, values, options, machine);
 }
 
 void dequantize(const Tensor& codes, const Tensor& x, float scale,

@@ -45,6 +45,13 @@ void require_cast(const FloatFormat& format, Rounding rounding,
 slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
                               CastPolicy policy, std::uint64_t seed);
 
+// require_values() throws unless values may have this dtype.
+void require_values(const char* name, ScalarType dtype);
+
+// Makes the arguments those of values of this dtype instead of codes.
+void set_values(slave::QuantizeArgs& args, const FloatFormat& format,
+                ScalarType values);
+
 // rounding_key() chooses random bits by a seed.
 slave::RoundingKey rounding_key(std::uint64_t seed);
 

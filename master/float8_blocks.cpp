@@ -1,7 +1,8 @@
 // Blocks of elements with a scale each: validation, and the launches. Codes and
 // scales along rows lie as x does, so that a unit is a block or a row. Codes
 // along columns are those of the transpose: a unit is a stripe of rows, of
-// which a kernel writes a part of every transposed row. If LDM is too small for
+// which a kernel writes a part of every transposed row. Values lie as x does,
+// along columns too. If LDM is too small for
 // all columns of a stripe, each launch computes some of them.
 #include <algorithm>
 #include <array>
@@ -52,6 +53,10 @@ constexpr Scaling kScalings[] = {
     {"torchao_float8", BlockRule::torchao, kFloat32, 0, false, false},
     {"torchao_float8_power_of_2", BlockRule::torchao, kFloat32, 0, false,
      true}};
+// Of factors that are given, and of largest magnitudes.
+constexpr Scaling kGiven = {"factors", BlockRule::given, kFloat32, 0, false,
+                            false};
+constexpr Scaling kAmax = {"amax", BlockRule::amax, kFloat32, 128, true, false};
 
 // Call is one call, after validation of what rows and columns share.
 struct Call {
@@ -72,18 +77,24 @@ bool is_block(std::size_t block) {
   return block == 16 || block == 32 || block == 64 || block == 128;
 }
 
-Call require_call(const Matrix& x, const BlockOptions& options, bool by_row) {
+// require_call() takes the scaling of the options if none is given.
+Call require_call(const Matrix& x, const BlockOptions& options, bool by_row,
+                  const Scaling* special = nullptr) {
   master::require_matrix("x", x);
   if (options.scaling > BlockScaling::torchao_float8_power_of_2) {
     master::refuse("options.scaling",
                    std::to_string(static_cast<unsigned>(options.scaling)),
                    "0 (mx_floor) to 11 (torchao_float8_power_of_2)");
   }
-  const Scaling& scaling = kScalings[static_cast<std::size_t>(options.scaling)];
-  const std::size_t block = options.block != 0   ? options.block
+  const Scaling& scaling =
+      special != nullptr ? *special
+                         : kScalings[static_cast<std::size_t>(options.scaling)];
+  const bool is_given = special == &kGiven;
+  const std::size_t block = is_given             ? x.columns
+                            : options.block != 0 ? options.block
                             : scaling.block != 0 ? scaling.block
                                                  : x.columns;
-  if (!is_block(block) && (!by_row || block != x.columns)) {
+  if (!is_given && !is_block(block) && (!by_row || block != x.columns)) {
     master::refuse(
         "options.block", std::to_string(options.block),
         std::string("16, 32, 64 or 128") +
@@ -101,6 +112,19 @@ Call require_call(const Matrix& x, const BlockOptions& options, bool by_row) {
   return {x, options, scaling, std::max<std::size_t>(1, block)};
 }
 
+// require_rule() throws unless the scaling has a rule for the format.
+void require_rule(const Scaling& scaling, const std::string& name,
+                  const FloatFormat& format) {
+  const bool has_rule =
+      scaling.scales == kFloat8E4M3FN
+          ? format.type == kFloat4E2M1FNX2
+          : scaling.scales == kFloat32 || format.specials != Specials::tapered;
+  if (has_rule) return;
+  master::refuse(name, format.name,
+                 std::string("a format with a rule of ") + scaling.name,
+                 SWAMP_UNSUPPORTED);
+}
+
 // require_output() checks codes and scales of a matrix of this shape. `length`
 // is the name of its columns.
 const FloatFormat& require_output(const Call& call, const char* output,
@@ -112,15 +136,7 @@ const FloatFormat& require_output(const Call& call, const char* output,
   const FloatFormat& format =
       master::require_code_format(codes + ".dtype", out.codes);
   const Scaling& scaling = call.scaling;
-  const bool has_rule =
-      scaling.scales == kFloat8E4M3FN
-          ? format.type == kFloat4E2M1FNX2
-          : scaling.scales == kFloat32 || format.specials != Specials::tapered;
-  if (!has_rule) {
-    master::refuse(codes + ".dtype", format.name,
-                   std::string("a format with a rule of ") + scaling.name,
-                   SWAMP_UNSUPPORTED);
-  }
+  require_rule(scaling, codes + ".dtype", format);
   master::require_whole_codes(length, columns, format);
   master::require_codes(codes, out.codes, format, rows * columns, "x");
   scales.dtype(out.scales.dtype, 1u << scaling.scales);
@@ -142,13 +158,13 @@ float largest_of(ScalarType type) {
                              : slave::kFloatMax;
 }
 
-float tensor_scale(const Call& call) {
-  const float amax = call.options.tensor_amax;
+float tensor_scale(const Call& call, float amax) {
   return call.scaling.rule == BlockRule::te_nvfp4
              ? slave::te_nvfp4_tensor_scale(amax)
              : slave::torchao_nvfp4_tensor_scale(amax);
 }
 
+// block_args() returns the arguments of codes.
 BlockArgs block_args(const Call& call, const FloatFormat& format) {
   const BlockOptions& options = call.options;
   BlockArgs args = {};
@@ -159,7 +175,10 @@ BlockArgs block_args(const Call& call, const FloatFormat& format) {
   args.rule = call.scaling.rule;
   args.scale_bytes = static_cast<std::uint32_t>(call.scale_bytes());
   args.largest = master::code_values(format)[format.largest()];
-  args.tensor_scale = tensor_scale(call);
+  args.tensor_scale = tensor_scale(call, options.tensor_amax);
+  args.column_tensor_scale = std::isnan(options.column_amax)
+                                 ? args.tensor_scale
+                                 : tensor_scale(call, options.column_amax);
   args.if_infinite = largest_of(call.x.dtype);
   args.power_of_2 = call.scaling.power_of_2 ? 1 : 0;
   args.skips_nan = call.scaling.skips_nan ? 1 : 0;
@@ -183,6 +202,13 @@ struct Stripes {
   BlockArgs args;
   std::size_t row_count = call.x.rows;
   std::size_t column_count = call.x.columns;
+  slave::ValuePartial seen = {};
+
+  bool has_codes() const {
+    return args.code.form == slave::CodeForm::code &&
+           args.rule != BlockRule::amax;
+  }
+  bool is_given() const { return args.rule == BlockRule::given; }
 
   // Part is some columns of some rows.
   struct Part {
@@ -199,10 +225,12 @@ struct Stripes {
   // from part.row on.
   std::array<Place, BlockOperand::count> places(const Part& part) const {
     const std::size_t x_bytes = kScalarTypeBytes[call.x.dtype];
-    const std::size_t elements = args.code.elements, block = call.block;
+    const std::size_t block = call.block;
     // Convert, for the matrix or its transpose, a number of elements to bytes
     // of codes and of scales, and a row to its row of scales.
-    const auto codes = [&](std::size_t count) { return count / elements; };
+    const auto codes = [&](std::size_t count) {
+      return slave::form_bytes(args.code, count);
+    };
     const auto scales = [&](std::size_t count) {
       return divided(count, block) * args.scale_bytes;
     };
@@ -241,7 +269,19 @@ struct Stripes {
       all[s].unit_step = stripe * all[s].line_step;
     }
     all[At::scales].unit_step = scale_row(stripe) * all[At::scales].line_step;
-    if (columns != nullptr) {
+    if (columns != nullptr && args.code.form != slave::CodeForm::code) {
+      all[At::column_codes] = along(columns->codes.data, codes, row, height,
+                                    column, width, column_count);
+      all[At::column_codes].unit_step =
+          stripe * all[At::column_codes].line_step;
+      // The factors of all columns of the part.
+      all[At::column_scales] = {columns->scales.data,
+                                column * sizeof(float),
+                                1,
+                                width * sizeof(float),
+                                0,
+                                0};
+    } else if (columns != nullptr) {
       all[At::column_codes] = along(columns->codes.data, codes, column, width,
                                     row, height, row_count);
       all[At::column_scales] =
@@ -266,6 +306,10 @@ struct Stripes {
     operation = Operation(
         master::row_kernel<KernelFamily::quantize_blocks>(call.x.dtype),
         &part_args);
+    if (is_given()) {
+      operation.operands[BlockOperand::scales].access = Access::in;
+      operation.operands[BlockOperand::column_scales].access = Access::constant;
+    }
     Addresses addresses{};
     int s = 0;
     for (const Place& place : places(part)) {
@@ -299,7 +343,7 @@ struct Stripes {
 
   // launch() computes `width` columns from `column` on: whole stripes, and the
   // last one if it has fewer rows.
-  void launch(std::size_t column, std::size_t width) const {
+  void launch(std::size_t column, std::size_t width) {
     const std::size_t stripe = args.stripe_rows;
     const std::size_t whole = row_count / stripe, rest = row_count % stripe;
     const std::pair<Part, std::size_t> parts[] = {
@@ -323,7 +367,13 @@ struct Stripes {
                 {at[i][0], at[i][1], at[i][2], at[i][3], at[i][4], at[i][5]},
                 i);
     }
-    workspace.run(machine, table.list());
+    const master::SegmentList list = table.list();
+    workspace.run(machine, list, has_codes() ? 0 : sizeof seen);
+    if (has_codes()) return;
+    workspace.for_each_partial<slave::ValuePartial>(
+        list, [&](std::size_t, const slave::ValuePartial& partial) {
+          seen.join(partial);
+        });
   }
 
   // run_rows() computes codes along rows, whose blocks are not square. A unit
@@ -372,8 +422,33 @@ struct Stripes {
     along_columns.rows = nullptr;
     along_columns.run();
     along_rows.run_rows();
+    seen.join(along_columns.seen);
+    seen.join(along_rows.seen);
   }
 };
+
+// require_hadamard() throws unless the columns can be transformed, if they are.
+void require_hadamard(const Matrix& x, const BlockOptions& options,
+                      bool has_columns) {
+  if (!options.hadamard) return;
+  if (!has_columns || options.square) {
+    master::refuse("options.hadamard", "true",
+                   "false without columns, and if square");
+  }
+  if (x.rows % slave::kHadamard != 0) {
+    master::refuse("x.rows", std::to_string(x.rows),
+                   "a multiple of 16 for the Hadamard transform");
+  }
+}
+
+ValueReport report_of(const slave::ValuePartial& seen) {
+  return {float_from_bits(seen.amax),
+          float_from_bits(seen.column_amax),
+          seen.has_nan != 0,
+          seen.wide == 0,
+          seen.saturated,
+          seen.flushed};
+}
 
 }  // namespace
 
@@ -399,20 +474,109 @@ void quantize_blocks(const Matrix& x, const BlockCodes* rows,
     format = &own;
   }
   master::require_cast(*format, options.rounding, options.policy);
-  if (options.hadamard) {
-    if (columns == nullptr || options.square) {
-      master::refuse("options.hadamard", "true",
-                     "false without columns, and if square");
-    }
-    if (x.rows % slave::kHadamard != 0) {
-      master::refuse("x.rows", std::to_string(x.rows),
-                     "a multiple of 16 for the Hadamard transform");
-    }
-  }
+  require_hadamard(x, options, columns != nullptr);
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return;
   Stripes stripes{call, impl, rows, columns, block_args(call, *format)};
   stripes.run();
+}
+
+ValueReport quantized_values(const Matrix& x, ScalarType type,
+                             const Matrix* rows, const Matrix* columns,
+                             const BlockOptions& options, Machine* machine) {
+  if (rows == nullptr && columns == nullptr) {
+    master::refuse("rows", "null", "values along rows or along columns");
+  }
+  const bool is_given =
+      options.row_factors != nullptr || options.column_factors != nullptr;
+  if (options.square && columns != nullptr) {
+    master::refuse("columns", "values",
+                   "null if square, as those along rows are the same");
+  }
+  const Call call =
+      require_call(x, options, columns == nullptr && !options.square,
+                   is_given ? &kGiven : nullptr);
+  const FloatFormat& format =
+      master::require_code_format("format", {nullptr, 0, type});
+  require_rule(call.scaling, "format", format);
+  const ScalarType values = rows != nullptr ? rows->dtype : columns->dtype;
+  struct Output {
+    const char *name, *factors_name;
+    const Matrix* matrix;
+    const float* factors;
+    BlockCodes codes;
+  } outputs[] = {{"rows", "options.row_factors", rows, options.row_factors, {}},
+                 {"columns",
+                  "options.column_factors",
+                  columns,
+                  options.column_factors,
+                  {}}};
+  for (Output& one : outputs) {
+    if (one.matrix == nullptr) continue;
+    master::require_values(one.name, one.matrix->dtype);
+    master::require_matrix(one.name, *one.matrix);
+    Checker(one.name)
+        .dtype(one.matrix->dtype, values, "rows")
+        .same("rows", one.matrix->rows, x.rows, "x")
+        .same("columns", one.matrix->columns, x.columns, "x");
+    if (is_given && one.factors == nullptr && x.rows * x.columns != 0) {
+      master::refuse(one.factors_name, "null",
+                     "the factors, as the others are given");
+    }
+    one.codes.codes = {one.matrix->data, x.rows * x.columns, values};
+    one.codes.scales.data = const_cast<float*>(one.factors);
+  }
+  master::require_cast(format, options.rounding, options.policy);
+  if (is_given && (options.square || options.hadamard)) {
+    master::refuse(options.square ? "options.square" : "options.hadamard",
+                   "true", "false if factors are given");
+  }
+  require_hadamard(x, options, columns != nullptr);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (x.rows == 0 || x.columns == 0) return {};
+  Stripes stripes{call, impl, rows == nullptr ? nullptr : &outputs[0].codes,
+                  columns == nullptr ? nullptr : &outputs[1].codes,
+                  block_args(call, format)};
+  master::set_values(stripes.args.code, format, values);
+  stripes.run();
+  return report_of(stripes.seen);
+}
+
+ValueReport block_amax(const Matrix& x, const Tensor* rows,
+                       const Tensor* columns, const BlockOptions& options,
+                       Machine* machine) {
+  if (rows == nullptr && columns == nullptr) {
+    master::refuse("rows", "null", "blocks along rows or along columns");
+  }
+  const Call call = require_call(x, options, columns == nullptr, &kAmax);
+  BlockCodes codes[2];
+  const auto require = [&](const char* name, const Tensor* out,
+                           std::size_t lines, std::size_t length, int i) {
+    if (out == nullptr) return;
+    const Checker check(name);
+    check.dtype(out->dtype, 1u << kFloat32);
+    const std::size_t count = lines * divided(length, call.block);
+    if (out->count != count) {
+      master::refuse(std::string(name) + ".count", std::to_string(out->count),
+                     std::to_string(count) + ", one for each block of " +
+                         std::to_string(call.block));
+    }
+    check.data(out->data, sizeof(float), count);
+    codes[i].scales = *out;
+  };
+  require("rows", rows, x.rows, x.columns, 0);
+  require("columns", columns, x.columns, x.rows, 1);
+  if (options.square) {
+    master::refuse("options.square", "true", "false of largest magnitudes");
+  }
+  require_hadamard(x, options, columns != nullptr);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (x.rows == 0 || x.columns == 0) return {};
+  Stripes stripes{call, impl, rows == nullptr ? nullptr : &codes[0],
+                  columns == nullptr ? nullptr : &codes[1],
+                  block_args(call, kFloatFormats[kFloat8E4M3FN])};
+  stripes.run();
+  return report_of(stripes.seen);
 }
 
 void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
@@ -425,7 +589,8 @@ void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
   const bool te = call.scaling.rule == BlockRule::te_nvfp4;
   slave::DequantizeBlockArgs args = {};
   args.code = master::decoding_args(format);
-  args.amax = te ? options.tensor_amax : tensor_scale(call);
+  args.amax =
+      te ? options.tensor_amax : tensor_scale(call, options.tensor_amax);
   args.te = te ? 1 : 0;
   args.scales = call.scaling.scales == kFloat32 ? slave::ScaleKind::float32
                 : call.scaling.scales == kFloat8E4M3FN ? slave::ScaleKind::e4m3

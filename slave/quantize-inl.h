@@ -30,24 +30,61 @@ inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
 
 inline constexpr std::uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
 
+// EvenSum is |v|, given as float32 bits, plus a power of two whose ulp is the
+// format's ulp, which rounds |v| to the format. A format has at most 5 exponent
+// bits.
+struct EvenSum {
+  VU exponent, power, sum;
+
+  HWY_INLINE EvenSum(VU bits, std::uint32_t mantissa_bits,
+                     std::uint32_t least_exponent) {
+    const DF df;
+    const DU du;
+    exponent = hn::Clamp(hn::And(bits, hn::Set(du, kInfinity)),
+                         hn::Set(du, least_exponent << 23),
+                         hn::Set(du, (least_exponent + 32) << 23));
+    power = hn::Add(exponent, hn::Set(du, (23 - mantissa_bits) << 23));
+    sum =
+        hn::BitCast(du, hn::Add(hn::BitCast(df, bits), hn::BitCast(df, power)));
+  }
+};
+
 // Returns the code of |v|, given as float32 bits, without an upper limit; for
 // inf and nan some larger number.
 HWY_INLINE VU nearest_even_code(VU bits, std::uint32_t mantissa_bits,
                                 std::uint32_t least_exponent) {
-  const DF df;
   const DU du;
-  // Adding a power of two whose ulp is the format's ulp rounds |v| to the
-  // format. A format has at most 5 exponent bits.
-  const VU exponent = hn::Clamp(hn::And(bits, hn::Set(du, kInfinity)),
-                                hn::Set(du, least_exponent << 23),
-                                hn::Set(du, (least_exponent + 32) << 23));
-  const std::uint32_t cut = 23 - mantissa_bits;
-  const VU power = hn::Add(exponent, hn::Set(du, cut << 23));
-  const VU sum =
-      hn::BitCast(du, hn::Add(hn::BitCast(df, bits), hn::BitCast(df, power)));
-  const VU above = hn::ShiftRightSame(exponent, static_cast<int>(cut));
+  const EvenSum v(bits, mantissa_bits, least_exponent);
+  const VU above =
+      hn::ShiftRightSame(v.exponent, static_cast<int>(23 - mantissa_bits));
   const VU least = hn::Set(du, least_exponent << mantissa_bits);
-  return hn::Add(hn::Sub(sum, power), hn::Sub(above, least));
+  return hn::Add(hn::Sub(v.sum, v.power), hn::Sub(above, least));
+}
+
+// Returns the bits of the value of that code.
+HWY_INLINE VU nearest_even_bits(VU bits, std::uint32_t mantissa_bits,
+                                std::uint32_t least_exponent) {
+  const DF df;
+  const EvenSum v(bits, mantissa_bits, least_exponent);
+  return hn::BitCast(DU(),
+                     hn::Sub(hn::BitCast(df, v.sum), hn::BitCast(df, v.power)));
+}
+
+// Returns the value of a code without sign; above the largest number, a larger
+// one, or inf or nan.
+HWY_INLINE VF code_value(DF df, VU code, std::uint32_t mantissa_bits,
+                         std::uint32_t least_exponent) {
+  const DU du;
+  const VU before = hn::Set(du, (least_exponent - 1) << 23);
+  const VU place = hn::Set(du, (least_exponent - mantissa_bits) << 23);
+  const VU shifted =
+      hn::ShiftLeftSame(code, static_cast<int>(23 - mantissa_bits));
+  const VF subnormal =
+      hn::Mul(hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), code)),
+              hn::BitCast(df, place));
+  const auto is_subnormal = hn::Lt(code, hn::Set(du, 1u << mantissa_bits));
+  return hn::IfThenElse(hn::RebindMask(df, is_subnormal), subnormal,
+                        hn::BitCast(df, hn::Add(shifted, before)));
 }
 
 // Magnitude is the parts of |v| that rounding needs: |v| = mantissa * 2^k, and
@@ -78,6 +115,71 @@ struct Magnitude {
   }
 };
 
+// HiFloat8: the mantissa has as many bits as the exponent leaves, so that the
+// distance from 0 of an exponent gives its width.
+struct TaperedExponent {
+  VU value, distance;
+  VU above;  // how many of 3, 7 and 15 the distance exceeds
+
+  HWY_INLINE explicit TaperedExponent(VU bits) {
+    const DU du;
+    const VU bias = hn::Set(du, 127u);
+    value = hn::ShiftRight<23>(bits);
+    distance = hn::Sub(hn::Max(value, bias), hn::Min(value, bias));
+    above = hn::Zero(du);
+    for (const std::uint32_t most : {3u, 7u, 15u}) {
+      above = hn::Sub(above,
+                      hn::VecFromMask(du, hn::Gt(distance, hn::Set(du, most))));
+    }
+  }
+};
+
+// Returns the bits of |v| rounded to HiFloat8, ties away, at the width that the
+// exponent of v has. From 2^-23 on a number below 2^-22 becomes that.
+HWY_INLINE VU tapered_bits(VU bits) {
+  const DU du;
+  const TaperedExponent exponent(bits);
+  const VU unit = hn::Shl(hn::Set(du, 1u << 20), exponent.above);
+  const VU sum = hn::Add(bits, hn::ShiftRight<1>(unit));
+  const VU rounded = hn::AndNot(hn::Sub(unit, hn::Set(du, 1u)), sum);
+  const VU least = hn::Set(du, 105u << 23);
+  return hn::IfThenZeroElse(hn::Lt(exponent.value, hn::Set(du, 104u)),
+                            hn::Max(rounded, least));
+}
+
+// Returns the code of a number that tapered_bits() returns; kBeyond if it is
+// above the largest.
+HWY_INLINE VU tapered_code(VU bits) {
+  const DU du;
+  const TaperedExponent exponent(bits);
+  const auto shifted = [&](std::uint32_t value, VU by)
+                           HWY_ATTR { return hn::Shl(hn::Set(du, value), by); };
+  const VU mantissa = hn::And(bits, hn::Set(du, 0x7fffffu));
+  const VU negative = hn::IfThenElseZero(
+      hn::Lt(exponent.value, hn::Set(du, 127u)), hn::Set(du, 8u));
+  // Distances 0 and 1.
+  const VU near = hn::Or(hn::Or(shifted(8, exponent.distance), negative),
+                         hn::ShiftRight<20>(mantissa));
+  // The leading 1 of the distance is not stored; 2, 1 or 0 bits of it are left
+  // after 3 bits of mantissa have become so many.
+  const VU stored = hn::And(
+      hn::Shl(exponent.distance, hn::Sub(hn::Set(du, 3u), exponent.above)),
+      hn::Set(du, 15u));
+  const VU far = hn::Or(
+      hn::Or(hn::ShiftLeft<5>(hn::Add(exponent.above, hn::Set(du, 1u))),
+             hn::ShiftLeft<1>(negative)),
+      hn::Or(stored,
+             hn::Shr(mantissa, hn::Add(exponent.above, hn::Set(du, 20u)))));
+  VU code =
+      hn::IfThenElse(hn::Gt(exponent.distance, hn::Set(du, 1u)), far, near);
+  code = hn::IfThenElse(
+      hn::Lt(exponent.value, hn::Set(du, 112u)),
+      hn::Sub(hn::Max(exponent.value, hn::Set(du, 104u)), hn::Set(du, 104u)),
+      code);
+  return hn::IfThenElse(hn::Gt(bits, hn::Set(du, 142u << 23)),
+                        hn::Set(du, kBeyond), code);
+}
+
 // Encoder converts vectors. v is the number that is rounded, x has its sign. It
 // has a copy of the arguments, because the compiler cannot know that bytes are
 // not stored over the kernel's. For the same reason an Encoder should be a
@@ -95,10 +197,7 @@ struct Encoder {
     const DU du;
     if constexpr (kTapered) {
       (void)random;
-      std::uint32_t lanes[kLanes];
-      hn::StoreU(bits, du, lanes);
-      for (std::uint32_t& lane : lanes) lane = tapered_code(lane);
-      return hn::LoadU(du, lanes);
+      return tapered_code(tapered_bits(bits));
     }
     if constexpr (kRounding == kPowerOfTwo) return exponent_code(bits);
     if constexpr (kRounding == kNearestEven) {
@@ -117,6 +216,56 @@ struct Encoder {
     const VF t =
         exact_fma(df, part, hn::BitCast(df, step), hn::BitCast(df, bits));
     return Magnitude(args, hn::BitCast(du, t)).code(args, hn::Zero(du));
+  }
+
+  // Returns the bits of the number that |v| becomes; as unsigned numbers they
+  // are above args.largest_bits if |v| overflows or is nan.
+  HWY_INLINE VU magnitude_bits(VU bits, VU random) const {
+    const DF df;
+    const DU du;
+    if constexpr (kTapered) {
+      (void)random;
+      return tapered_bits(bits);
+    }
+    if constexpr (kRounding == kNearestEven) {
+      return nearest_even_bits(bits, args.mantissa_bits, args.least_exponent);
+    }
+    return hn::BitCast(du, code_value(df, magnitude_code(bits, random),
+                                      args.mantissa_bits, args.least_exponent));
+  }
+
+  // Returns numbers that magnitude_bits() returns with the sign of x.
+  HWY_INLINE VF signed_value(VU bits, VU x_bits) const {
+    const DU du;
+    VU sign = hn::AndNot(hn::Set(du, kMagnitude), x_bits);
+    if (args.negative_zero == 0) {
+      sign = hn::IfThenZeroElse(hn::Eq(bits, hn::Zero(du)), sign);
+    }
+    return hn::BitCast(DF(), hn::Or(bits, sign));
+  }
+
+  // Returns the values of the codes that special_codes() returns: `rounded` are
+  // magnitude_bits().
+  static HWY_NOINLINE VF special_values(const Encoder encoder, VU x_bits,
+                                        VU bits, VU rounded) {
+    const DF df;
+    const DU du;
+    const QuantizeArgs& args = encoder.args;
+    const VU infinity = hn::Set(du, kInfinity);
+    const auto is_negative =
+        hn::RebindMask(df, hn::Ne(hn::ShiftRight<31>(x_bits), hn::Zero(du)));
+    const auto replace = [&](VF value, hn::Mask<DU> mask,
+                             const float* by) HWY_ATTR {
+      return hn::IfThenElse(
+          hn::RebindMask(df, mask),
+          hn::IfThenElse(is_negative, hn::Set(df, by[1]), hn::Set(df, by[0])),
+          value);
+    };
+    VF value = encoder.signed_value(rounded, x_bits);
+    value = replace(value, hn::Gt(rounded, hn::Set(du, args.largest_bits)),
+                    args.overflow_values);
+    value = replace(value, hn::Eq(bits, infinity), args.infinity_values);
+    return replace(value, hn::Gt(bits, infinity), args.nan_values);
   }
 
   // exponent_code() rounds up if the mantissa is larger than a limit. The
@@ -227,6 +376,23 @@ HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
 #endif
 }
 
+// Stores kWidth values as bfloat16, which must have them, or as float32.
+HWY_INLINE void store_values(const VF* values, bool wide, std::uint8_t* to) {
+  const DF df;
+  const DU du;
+  const hn::Rebind<std::uint16_t, DF> d16;
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    const std::size_t at = v * kLanes;
+    if (wide) {
+      hn::StoreU(values[v], df, reinterpret_cast<float*>(to) + at);
+    } else {
+      hn::StoreU(
+          hn::TruncateTo(d16, hn::ShiftRight<16>(hn::BitCast(du, values[v]))),
+          d16, reinterpret_cast<std::uint16_t*>(to) + at);
+    }
+  }
+}
+
 // The elements of a turn, a multiple of kWidth of any target.
 inline constexpr std::size_t kTurn = 64;
 static_assert(kTurn % kWidth == 0);
@@ -296,18 +462,8 @@ class Decoder {
       special = hn::Or(special, hn::Eq(code, hn::Set(du, args_.also)));
     }
     if (HWY_UNLIKELY(!hn::AllFalse(du, special))) return looked_up(at, scale);
-    const VU before = hn::Set(du, (args_.least_exponent - 1) << 23);
-    const VU place =
-        hn::Set(du, (args_.least_exponent - args_.mantissa_bits) << 23);
-    const VU shifted = hn::ShiftLeftSame(
-        magnitude, static_cast<int>(23 - args_.mantissa_bits));
-    const VF subnormal = hn::Mul(
-        hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), magnitude)),
-        hn::BitCast(df, place));
-    const auto is_subnormal =
-        hn::Lt(magnitude, hn::Set(du, 1u << args_.mantissa_bits));
-    const VF found = hn::IfThenElse(hn::RebindMask(df, is_subnormal), subnormal,
-                                    hn::BitCast(df, hn::Add(shifted, before)));
+    const VF found =
+        code_value(df, magnitude, args_.mantissa_bits, args_.least_exponent);
     const VU sign = hn::ShiftLeftSame(hn::AndNot(mantissa_and_exponent, code),
                                       static_cast<int>(31 - args_.sign));
     return hn::Mul(hn::BitCast(df, hn::Or(hn::BitCast(du, found), sign)),

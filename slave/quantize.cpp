@@ -40,30 +40,52 @@ struct Quantizer {
 
   HWY_INLINE explicit Quantizer(const QuantizeArgs& args) : encoder{args} {}
 
-  HWY_INLINE VU codes(VF x, VU random) {
+  // Returns the bits of |x * scale|.
+  HWY_INLINE VU scaled(VF x) const {
     const DF df;
     const DU du;
-    const VU magnitude_mask = hn::Set(du, kMagnitude);
-    const VU x_bits = hn::BitCast(du, x);
-    const VU x_magnitude = hn::And(x_bits, magnitude_mask);
-    const VU bits =
-        hn::And(hn::BitCast(du, hn::Mul(x, hn::Set(df, encoder.args.scale))),
-                magnitude_mask);
-    const VU code = encoder.magnitude_code(bits, random);
+    return hn::And(hn::BitCast(du, hn::Mul(x, hn::Set(df, encoder.args.scale))),
+                   hn::Set(du, kMagnitude));
+  }
+  // Counts elements, and returns whether some are beyond the largest.
+  HWY_INLINE bool count(VU x_bits, hn::Mask<DU> zero, hn::Mask<DU> beyond) {
+    const DU du;
+    const VU x_magnitude = hn::And(x_bits, hn::Set(du, kMagnitude));
     if constexpr (kRounding != kPowerOfTwo) {
-      const auto zero = hn::Eq(code, hn::Zero(du));
       counts.flushed = hn::Add(
           counts.flushed,
           hn::IfThenElseZero(hn::And(zero, hn::Ne(x_magnitude, hn::Zero(du))),
                              hn::Set(du, 1u)));
     }
-    const auto beyond = hn::Gt(code, hn::Set(du, encoder.largest()));
     if (HWY_LIKELY(hn::AllFalse(du, beyond))) {
       counts.amax = hn::Max(counts.amax, x_magnitude);
-      return encoder.signed_code(code, x_bits);
+      return false;
     }
     counts = with_special(counts, x_magnitude, beyond);
+    return true;
+  }
+
+  HWY_INLINE VU codes(VF x, VU random) {
+    const DU du;
+    const VU x_bits = hn::BitCast(du, x), bits = scaled(x);
+    const VU code = encoder.magnitude_code(bits, random);
+    const auto beyond = hn::Gt(code, hn::Set(du, encoder.largest()));
+    if (HWY_LIKELY(!count(x_bits, hn::Eq(code, hn::Zero(du)), beyond))) {
+      return encoder.signed_code(code, x_bits);
+    }
     return Codes::special_codes(encoder, x_bits, bits, code, beyond);
+  }
+
+  // Returns the values of the codes.
+  HWY_INLINE VF values(VF x, VU random) {
+    const DU du;
+    const VU x_bits = hn::BitCast(du, x), bits = scaled(x);
+    const VU value = encoder.magnitude_bits(bits, random);
+    const auto beyond = hn::Gt(value, hn::Set(du, encoder.args.largest_bits));
+    if (HWY_LIKELY(!count(x_bits, hn::Eq(value, hn::Zero(du)), beyond))) {
+      return encoder.signed_value(value, x_bits);
+    }
+    return Codes::special_values(encoder, x_bits, bits, value);
   }
 
   // with_special() also counts numbers beyond the largest, inf and nan.
@@ -115,31 +137,44 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
   const RandomWords words(args.key);
   std::size_t counted = 0;
   auto& partial = *partial_result<QuantizePartial>(tile);
+  const CodeForm form = args.form;
   // turn() converts kTurn elements.
   const auto turn = [&](const Element* from, const std::uint8_t* bytes,
                         std::size_t index, bool stream,
                         std::uint8_t* to) HWY_ATTR {
     for (std::size_t i = 0; i < kTurn; i += kWidth) {
-      VU codes[kVectors];
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        const std::size_t at = i + v * kLanes;
-        VU bits = hn::Zero(du);
-        if constexpr (kRounding == kStochastic) {
-          bits = bytes != nullptr
-                     ? hn::PromoteTo(du, hn::LoadU(d8, bytes + at))
-                     : hn::ShiftRight<24>(
-                           words.first(static_cast<std::uint32_t>(index + at)));
+      const auto random_of = [&](std::size_t at) HWY_ATTR {
+        if constexpr (kRounding != kStochastic) return hn::Zero(du);
+        return bytes != nullptr ? hn::PromoteTo(du, hn::LoadU(d8, bytes + at))
+                                : hn::ShiftRight<24>(words.first(
+                                      static_cast<std::uint32_t>(index + at)));
+      };
+      const auto each = [&](const auto& convert) HWY_ATTR {
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          const std::size_t at = i + v * kLanes;
+          convert(v, Format::load(df, from + at), random_of(at));
         }
-        codes[v] = quantizer.codes(Format::load(df, from + at), bits);
+      };
+      std::uint8_t* const out_at = to + form_bytes(args, i);
+      if (form == CodeForm::code) {
+        VU codes[kVectors];
+        each([&](std::size_t v, VF one, VU bits)
+                 HWY_ATTR { codes[v] = quantizer.codes(one, bits); });
+        store_codes(codes, packed, stream, out_at);
+      } else {
+        VF values[kVectors];
+        each([&](std::size_t v, VF one, VU bits)
+                 HWY_ATTR { values[v] = quantizer.values(one, bits); });
+        store_values(values, form == CodeForm::float32, out_at);
       }
-      store_codes(codes, packed, stream, to + (packed ? i / 2 : i));
     }
   };
-  const bool stream = tile.non_temporal && streams(out);
+  const bool stream =
+      tile.non_temporal && form == CodeForm::code && streams(out);
   std::size_t i = 0;
   for (; i + kTurn <= count; i += kTurn) {
     turn(x + i, random == nullptr ? nullptr : random + i, first + i, stream,
-         out + i / args.elements);
+         out + form_bytes(args, i));
     counted += kTurn;
     if (counted >= std::size_t{1} << 31) {  // before a count overflows
       quantizer.finish(partial);
@@ -152,9 +187,9 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
     std::uint8_t bytes[kTurn] = {};
     std::memcpy(last, x + i, rest * sizeof last[0]);
     if (random != nullptr) std::memcpy(bytes, random + i, rest);
-    std::uint8_t codes[kTurn];
+    HWY_ALIGN std::uint8_t codes[kTurn * sizeof(float)];
     turn(last, random == nullptr ? nullptr : bytes, first + i, false, codes);
-    std::memcpy(out + i / args.elements, codes, rest / args.elements);
+    std::memcpy(out + form_bytes(args, i), codes, form_bytes(args, rest));
   }
   if (kHasNonTemporalStores && stream) hwy::FlushStream();
   quantizer.finish(partial);

@@ -29,7 +29,10 @@ namespace swamp::slave {
 //   Specials::exponent: nearest_away, up or down, of the numbers without sign;
 //     nearest_away between 2^-127 and 2^-126: 2^-126.
 //   A number beyond `largest` becomes `overflow`, inf `infinity`, nan `nan` or
-//   `negative_nan`. Partial result: QuantizePartial.
+//   `negative_nan`. Instead of the codes, `codes` may have their values; a unit
+//   is then an element, of any format with a sign. Partial result:
+//   QuantizePartial.
+enum class CodeForm : std::uint32_t { code, bfloat16, float32 };
 struct QuantizeArgs {
   float scale;
   std::uint32_t mantissa_bits;   // 0: of Specials::exponent
@@ -44,7 +47,19 @@ struct QuantizeArgs {
   std::uint32_t elements;  // of a unit
   RoundingKey key;
   std::uint32_t complement;  // not 0: a negative code is the two's complement
+  CodeForm form = CodeForm::code;
+  // Of values: the bits of the largest number, and the values of these codes
+  // without and with a sign.
+  std::uint32_t largest_bits = 0;
+  float overflow_values[2] = {}, infinity_values[2] = {}, nan_values[2] = {};
 };
+// Returns the bytes of so many elements.
+inline std::size_t form_bytes(const QuantizeArgs& args,
+                              std::size_t elements) noexcept {
+  return args.form == CodeForm::code
+             ? elements / args.elements
+             : elements * (args.form == CodeForm::bfloat16 ? 2 : 4);
+}
 struct QuantizeOperand {
   enum : int { x, codes, random, count };
 };
@@ -107,6 +122,15 @@ inline float scaled_value(float value, float scale) noexcept {
 //   groups of 16 rows. Of microxcaling, nearest_even and nearest_away round as
 //   the original, which adds 1/2 to the element over the smallest number, in
 //   float32: the float32 before 1/2 is rounded up, too.
+//   Instead of codes there may be values (QuantizeArgs::form), and no scales: a
+//   value is f32(value of the code * stored scale), without the factor of
+//   NVFP4's tensor. Those along columns are not transposed: their lines are
+//   rows, as x's; square blocks have them along rows only. With the rule
+//   `given` the factor of each row is in scales (in), that of each column in
+//   column_scales (constant), both float32, and a value is not divided by it;
+//   blocks are rows and columns. With the rule `amax` there are no codes, and
+//   the scales are the largest magnitudes as float32. Partial result of values
+//   and of `amax`: ValuePartial.
 enum class BlockRule : std::uint32_t {
   floor,  // up to microxcaling as MxRule
   ceil,
@@ -117,7 +141,9 @@ enum class BlockRule : std::uint32_t {
   te_nvfp4,
   torchao_nvfp4,
   te,  // float32; the stored scale is the inverse of the factor
-  torchao
+  torchao,
+  given,
+  amax
 };
 struct BlockArgs {
   QuantizeArgs code;  // its scale is not used, its key is for rows
@@ -135,15 +161,38 @@ struct BlockArgs {
                               // whole blocks
   std::uint32_t scale_bytes;  // 1, or 4
   float largest;              // number of the format
-  float tensor_scale;         // NVFP4
-  float if_infinite;          // of te_scale()
-  std::uint32_t power_of_2;   // 0 or 1: of float32 scales
-  std::uint32_t skips_nan;    // 0 or 1: nan does not count for a block's amax
-  std::uint32_t square;       // 0 or 1
-  std::uint32_t repeats;      // 0 or 1: each row has the scales of its blocks;
-                              // if not, square blocks have one
-  std::uint32_t hadamard;     // 0 or 1
-  std::uint32_t reserved;
+  float tensor_scale, column_tensor_scale;  // NVFP4
+  float if_infinite;                        // of te_scale()
+  std::uint32_t power_of_2;                 // 0 or 1: of float32 scales
+  std::uint32_t skips_nan;  // 0 or 1: nan does not count for a block's amax
+  std::uint32_t square;     // 0 or 1
+  std::uint32_t repeats;    // 0 or 1: each row has the scales of its blocks;
+                            // if not, square blocks have one
+  std::uint32_t hadamard;   // 0 or 1
+};
+// ValuePartial is what was seen of the elements of values and of `amax`.
+struct ValuePartial {
+  std::uint64_t saturated;  // beyond the largest number, inf included
+  std::uint64_t flushed;    // became 0, but were not
+  // Bits of the largest magnitudes, of columns after the transform. A nan is
+  // the largest if the rule does not skip it.
+  std::uint32_t amax, column_amax;
+  std::uint32_t has_nan;  // 0 or 1
+  std::uint32_t wide;     // not 0: bfloat16 does not have all values
+
+  // One pattern of nan, whatever the payloads.
+  void canonicalize() noexcept {
+    if (amax > 0x7f800000u) amax = 0x7fc00000u;
+    if (column_amax > 0x7f800000u) column_amax = 0x7fc00000u;
+  }
+  void join(const ValuePartial& other) noexcept {
+    saturated += other.saturated;
+    flushed += other.flushed;
+    amax = std::max(amax, other.amax);
+    column_amax = std::max(column_amax, other.column_amax);
+    has_nan |= other.has_nan;
+    wide |= other.wide;
+  }
 };
 struct BlockOperand {
   enum : int { x, codes, scales, column_codes, column_scales, random, count };
@@ -165,14 +214,17 @@ struct BlockScale {
   std::uint32_t bits;
   float factor;
 };
-inline BlockScale block_scale(const BlockArgs& args, float amax) noexcept {
+inline BlockScale block_scale(const BlockArgs& args, float tensor_scale,
+                              float amax) noexcept {
   switch (args.rule) {
+    case BlockRule::given:
+    case BlockRule::amax:
+      return {float_to_bits(amax), amax};
     case BlockRule::te_nvfp4:
     case BlockRule::torchao_nvfp4: {
-      const Nvfp4Scale scale =
-          args.rule == BlockRule::te_nvfp4
-              ? te_nvfp4_scale(amax, args.tensor_scale)
-              : torchao_nvfp4_scale(amax, args.tensor_scale);
+      const Nvfp4Scale scale = args.rule == BlockRule::te_nvfp4
+                                   ? te_nvfp4_scale(amax, tensor_scale)
+                                   : torchao_nvfp4_scale(amax, tensor_scale);
       return {scale.code, scale.factor};
     }
     case BlockRule::te:
@@ -278,41 +330,6 @@ inline float dequantize_factor(const DequantizeBlockArgs& args,
     default:
       return float_from_bits(bits);
   }
-}
-
-// tapered_code() is the code of a float's magnitude as HiFloat8, kBeyond if it
-// is too large; of inf and nan anything.
-inline std::uint32_t tapered_code(std::uint32_t magnitude) noexcept {
-  const auto width = [](int exponent) {
-    const int size = exponent < 0 ? -exponent : exponent;
-    return size <= 3 ? 3 : size <= 7 ? 2 : size <= 15 ? 1 : 0;
-  };
-  int exponent = static_cast<int>(magnitude >> 23) - 127;
-  if (exponent < -23) return 0;
-  if (exponent == -23) return 1;
-  int cut = 23 - width(exponent);
-  magnitude += 1u << (cut - 1);
-  exponent = static_cast<int>(magnitude >> 23) - 127;
-  if (exponent > 15) return kBeyond;
-  if (exponent < -15) return static_cast<std::uint32_t>(exponent + 23);
-  const int bits = width(exponent);
-  const std::uint32_t mantissa = magnitude >> (23 - bits) & ((1u << bits) - 1);
-  const std::uint32_t size =
-      static_cast<std::uint32_t>(exponent < 0 ? -exponent : exponent);
-  const std::uint32_t negative = exponent < 0 ? 1 : 0;
-  std::uint32_t code;
-  if (size == 0) {
-    code = 0x08 | mantissa;
-  } else if (size == 1) {
-    code = 0x10 | negative << 3 | mantissa;
-  } else if (size <= 3) {
-    code = 0x20 | negative << 4 | (size & 1) << 3 | mantissa;
-  } else if (size <= 7) {
-    code = 0x40 | negative << 4 | (size & 3) << 2 | mantissa;
-  } else {
-    code = 0x60 | negative << 4 | (size & 7) << 1 | mantissa;
-  }
-  return code == 0x6f ? kBeyond : code;
 }
 
 }  // namespace swamp::slave

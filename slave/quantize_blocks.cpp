@@ -31,6 +31,7 @@ using namespace quantizing;
 struct Scales {
   VU bits;  // as they are stored
   VF factors;
+  VF values;  // of the bits
 };
 
 HWY_INLINE VF e8m0_factors(VU codes) {
@@ -38,6 +39,16 @@ HWY_INLINE VF e8m0_factors(VU codes) {
   VU bits = hn::ShiftLeft<23>(hn::Sub(hn::Set(du, 254u), codes));
   bits = hn::IfThenElse(hn::Eq(codes, hn::Set(du, 254u)),
                         hn::Set(du, 0x400000u), bits);
+  bits = hn::IfThenElse(hn::Eq(codes, hn::Set(du, kE8M0Nan)),
+                        hn::Set(du, 0x7fc00000u), bits);
+  return hn::BitCast(DF(), bits);
+}
+
+HWY_INLINE VF e8m0_values(VU codes) {
+  const DU du;
+  VU bits = hn::ShiftLeft<23>(codes);
+  bits =
+      hn::IfThenElse(hn::Eq(codes, hn::Zero(du)), hn::Set(du, 0x400000u), bits);
   bits = hn::IfThenElse(hn::Eq(codes, hn::Set(du, kE8M0Nan)),
                         hn::Set(du, 0x7fc00000u), bits);
   return hn::BitCast(DF(), bits);
@@ -79,17 +90,18 @@ HWY_INLINE VU mx_codes(const BlockArgs& args, VU amax) {
   return hn::IfThenElse(special, all, hn::Sub(hn::Max(exponent, most), most));
 }
 
-HWY_INLINE Scales nvfp4_scales(const BlockArgs& args, VF amax) {
+HWY_INLINE Scales nvfp4_scales(const BlockArgs& args, float tensor_scale,
+                               VF amax) {
   const DF df;
   const DU du;
   const bool te = args.rule == BlockRule::te_nvfp4;
   const VF one = hn::Set(df, 1.0f), most = hn::Set(df, kFloatMax);
   VF scale;
   if (te) {
-    scale = hn::Mul(amax, hn::Set(df, args.tensor_scale * (1.0f / 6.0f)));
+    scale = hn::Mul(amax, hn::Set(df, tensor_scale * (1.0f / 6.0f)));
   } else {
-    scale = hn::Div(hn::Div(amax, hn::Set(df, 6.0f)),
-                    hn::Set(df, args.tensor_scale));
+    scale =
+        hn::Div(hn::Div(amax, hn::Set(df, 6.0f)), hn::Set(df, tensor_scale));
     scale = hn::IfThenElse(hn::Lt(scale, hn::Set(df, 0x1p-6f)),
                            hn::Set(df, 0x1p-6f), scale);
   }
@@ -99,47 +111,47 @@ HWY_INLINE Scales nvfp4_scales(const BlockArgs& args, VF amax) {
   const VU code =
       hn::IfThenElse(hn::Gt(hn::BitCast(du, scale), hn::Set(du, kInfinity)),
                      nan, nearest_even_code(limited, 3, 121));
-  const VF normal =
-      hn::BitCast(df, hn::ShiftLeft<20>(hn::Add(code, hn::Set(du, 120u << 3))));
-  const VF subnormal =
-      hn::Mul(hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), code)),
-              hn::Set(df, 0x1p-9f));
-  VF value = hn::IfThenElse(hn::RebindMask(df, hn::Lt(code, hn::Set(du, 8u))),
-                            subnormal, normal);
+  const VF value = code_value(df, code, 3, 121);
+  const VF stored =
+      hn::IfThenElse(hn::RebindMask(df, hn::Eq(code, nan)),
+                     hn::BitCast(df, hn::Set(du, 0x7fc00000u)), value);
   if (te) {
     const VF factor =
-        hn::Div(one, hn::Mul(value, hn::Set(df, 1 / args.tensor_scale)));
+        hn::Div(one, hn::Mul(value, hn::Set(df, 1 / tensor_scale)));
     // Not Min(), whose result for nan depends on the target.
-    return {code, hn::IfThenElse(hn::Lt(factor, most), factor, most)};
+    return {code, hn::IfThenElse(hn::Lt(factor, most), factor, most), stored};
   }
-  value = hn::IfThenElse(hn::RebindMask(df, hn::Eq(code, nan)),
-                         hn::BitCast(df, hn::Set(du, 0x7fc00000u)), value);
-  return {code, hn::Div(hn::Set(df, 1 / args.tensor_scale), value)};
+  return {code, hn::Div(hn::Set(df, 1 / tensor_scale), stored), stored};
 }
 
 // scales_of() chooses the scales of as many blocks as there are lanes, from the
 // bits of their largest magnitudes. Out of line, because every instance of
 // Blocks would have copies.
-HWY_NOINLINE Scales scales_of(const BlockArgs& args, VU amax) {
+HWY_NOINLINE Scales scales_of(const BlockArgs& args, float tensor_scale,
+                              VU amax) {
   const DF df;
   const DU du;
   if (args.rule < BlockRule::microxcaling) {
     const VU codes = mx_codes(args, amax);
-    return {codes, e8m0_factors(codes)};
+    return {codes, e8m0_factors(codes), e8m0_values(codes)};
   }
   if (args.rule == BlockRule::te_nvfp4 ||
       args.rule == BlockRule::torchao_nvfp4) {
-    return nvfp4_scales(args, hn::BitCast(df, amax));
+    return nvfp4_scales(args, tensor_scale, hn::BitCast(df, amax));
   }
   std::uint32_t bits[kLanes];
   float factors[kLanes];
   hn::StoreU(amax, du, bits);
   for (std::size_t i = 0; i < kLanes; ++i) {
-    const BlockScale scale = block_scale(args, float_from_bits(bits[i]));
+    const BlockScale scale =
+        block_scale(args, tensor_scale, float_from_bits(bits[i]));
     bits[i] = scale.bits;
     factors[i] = scale.factor;
   }
-  return {hn::LoadU(du, bits), hn::LoadU(df, factors)};
+  const VU stored = hn::LoadU(du, bits);
+  return {stored, hn::LoadU(df, factors),
+          args.rule == BlockRule::microxcaling ? e8m0_values(stored)
+                                               : hn::BitCast(df, stored)};
 }
 
 // store_scale() stores scale i of an array.
@@ -271,6 +283,14 @@ HWY_NOINLINE void transpose(const std::uint8_t* from, std::size_t rows,
   }
 }
 
+// BlockFactors is of the blocks whose scales are chosen together: the largest
+// magnitudes and then the stored scales, what elements are multiplied by, and
+// the values of the stored scales.
+struct BlockFactors {
+  std::uint32_t bits[kGroup + kLanes];
+  float factors[kGroup + kLanes], values[kGroup + kLanes];
+};
+
 template <class Format, std::uint32_t kRounding, bool kTapered>
 class Blocks {
  public:
@@ -288,57 +308,102 @@ class Blocks {
                          ? microxcaling_raised_bits(args.code)
                          : ~0u),
         clamps_(args.code.overflow == args.code.largest && raised_bits_ == ~0u),
-        packed_(args.code.elements == 2) {
+        packed_(args.code.elements == 2),
+        is_given_(args.rule == BlockRule::given) {
     for (int i = 4; i < 8; ++i) {
       if (args.block == std::size_t{1} << i) shift_ = i;
     }
   }
 
   HWY_INLINE void run(const Tile& tile) {
-    non_temporal_ = tile.non_temporal;
+    run_stripes(tile);
+    if (tile.partial == nullptr) return;
+    const DU du;
+    const auto total = [&](VU lanes) HWY_ATTR {
+      std::uint32_t one[kLanes];
+      std::uint64_t sum = 0;
+      hn::StoreU(lanes, du, one);
+      for (const std::uint32_t lane : one) sum += lane;
+      return sum;
+    };
+    ValuePartial found = {total(seen_.saturated), total(seen_.flushed), amax_,
+                          column_amax_,           has_nan_ ? 1u : 0u,   0};
+    found.wide = hn::AllFalse(du, hn::Ne(seen_.wide, hn::Zero(du))) ? 0 : 1;
+    found.canonicalize();
+    partial_result<ValuePartial>(tile)->join(found);
+  }
+
+ private:
+  HWY_INLINE void run_stripes(const Tile& tile) {
+    non_temporal_ = tile.non_temporal && args_.code.form == CodeForm::code;
     const Operand* const layout = tile.layout;
     x_step_ = layout[At::x].line_step / sizeof(Element);
     for (int s = 1; s < At::count; ++s) {
       steps_[s] = layout[s].line_step;
     }
     const auto* x = operand<const Element>(tile, At::x);
-    auto* codes = operand<std::uint8_t>(tile, At::codes);
-    auto* scales = operand<std::uint8_t>(tile, At::scales);
-    auto* column_codes = operand<std::uint8_t>(tile, At::column_codes);
-    auto* column_scales = operand<std::uint8_t>(tile, At::column_scales);
+    Outputs out = {operand<std::uint8_t>(tile, At::codes),
+                   operand<std::uint8_t>(tile, At::scales),
+                   operand<std::uint8_t>(tile, At::column_codes),
+                   operand<std::uint8_t>(tile, At::column_scales)};
     const auto* random = operand<const std::uint8_t>(tile, At::random);
     std::size_t index =
         tile.first * args_.stripe_rows * args_.index_step + args_.first_index;
-    if (column_codes == nullptr && args_.square == 0 &&
-        args_.stripe_rows == 1 && args_.columns % args_.block == 0) {
+    if (!out.has_columns() && args_.square == 0 && args_.stripe_rows == 1 &&
+        args_.columns % args_.block == 0) {
       // The rows have whole blocks, and nothing between them.
       const std::size_t rows =
           std::min<std::size_t>(tile.count * args_.stripe_rows,
                                 args_.rows - tile.first * args_.stripe_rows);
-      row(x, rows * args_.columns, random, index, codes, scales);
+      row(x, rows * args_.columns, random, index, out.codes, out.scales);
       return;
     }
     auto* const scratch = static_cast<std::uint8_t*>(tile.scratch);
     for (std::size_t u = 0; u < tile.count; ++u) {
       const std::size_t rows = std::min<std::size_t>(
           args_.stripe_rows, args_.rows - (tile.first + u) * args_.stripe_rows);
-      stripe(x, rows, random, index, codes, scales, column_codes, column_scales,
-             scratch);
+      stripe(x, rows, random, index, out, scratch);
       x += layout[At::x].unit_step / sizeof(Element);
       index += args_.stripe_rows * args_.index_step;
       if (random != nullptr) random += layout[At::random].unit_step;
-      if (codes != nullptr) {
-        codes += layout[At::codes].unit_step;
-        scales += layout[At::scales].unit_step;
-      }
-      if (column_codes != nullptr) {
-        column_codes += layout[At::column_codes].unit_step;
-        column_scales += layout[At::column_scales].unit_step;
-      }
+      const auto step = [&](std::uint8_t*& one, int s) {
+        if (one != nullptr) one += layout[s].unit_step;
+      };
+      step(out.codes, At::codes);
+      step(out.scales, At::scales);
+      step(out.column_codes, At::column_codes);
+      if (!is_given_) step(out.column_scales, At::column_scales);
     }
   }
 
- private:
+  // Where the results of a stripe are, and the factors that are given.
+  struct Outputs {
+    std::uint8_t *codes, *scales, *column_codes, *column_scales;
+
+    bool has_rows() const { return codes != nullptr || scales != nullptr; }
+    bool has_columns() const {
+      return column_codes != nullptr || column_scales != nullptr;
+    }
+  };
+
+  // Seen is counts of values in each lane, and bits that bfloat16 lacks.
+  struct Seen {
+    VU saturated, flushed, wide;
+
+    HWY_INLINE Seen() { saturated = flushed = wide = hn::Zero(DU()); }
+    HWY_INLINE void join(const Seen& other) {
+      saturated = hn::Add(saturated, other.saturated);
+      flushed = hn::Add(flushed, other.flushed);
+      wide = hn::Or(wide, other.wide);
+    }
+  };
+
+  // Bytes of codes, packed if `pack`, or of values.
+  HWY_INLINE std::size_t bytes_of(std::size_t count, bool pack) const {
+    return args_.code.form == CodeForm::code ? (pack ? count / 2 : count)
+                                             : form_bytes(args_.code, count);
+  }
+
   // Whether x * factor may be the number that microxcaling rounds up. Elements
   // of 16 bits have too few mantissa bits.
   static constexpr bool kRaises =
@@ -365,6 +430,47 @@ class Blocks {
     return Codes::special_codes(encoder, x_bits, bits, code, beyond);
   }
 
+  // value_of() is the value of such a code times its scale.
+  template <bool kFinite>
+  static HWY_INLINE VF value_of(const Codes encoder, VU raised, VF x, VF factor,
+                                VF scale, VU random, Seen& seen) {
+    const DU du;
+    const VU x_bits = hn::BitCast(du, x), one = hn::Set(du, 1u);
+    const VU bits = magnitude(hn::Mul(x, factor));
+    const VU largest = hn::Set(du, encoder.args.largest_bits);
+    VU rounded = encoder.magnitude_bits(bits, random);
+    if (!kFinite && kRaises) {
+      const std::uint32_t least =
+          encoder.args.least_exponent - encoder.args.mantissa_bits;
+      rounded = hn::IfThenElse(hn::Eq(bits, raised), hn::Set(du, least << 23),
+                               rounded);
+    }
+    const auto beyond = hn::Gt(rounded, largest);
+    // Numbers that are not 0; elements that do not exist are.
+    const auto number = hn::And(hn::Ne(hn::ShiftLeft<1>(x_bits), hn::Zero(du)),
+                                hn::Lt(magnitude(x), hn::Set(du, kInfinity + 1)));
+    const auto count = [&](VU counted_so_far, hn::Mask<DU> mask) HWY_ATTR {
+      return hn::Add(counted_so_far,
+                     hn::IfThenElseZero(hn::And(mask, number), one));
+    };
+    seen.flushed = count(seen.flushed, hn::Eq(rounded, hn::Zero(du)));
+    seen.saturated = count(seen.saturated, beyond);
+    VF value;
+    if (kFinite) {
+      value = hn::Mul(encoder.signed_value(hn::Min(rounded, largest), x_bits),
+                      scale);
+    } else {
+      value = hn::AllFalse(du, beyond)
+                  ? encoder.signed_value(rounded, x_bits)
+                  : Codes::special_values(encoder, x_bits, bits, rounded);
+      // As scaled_value().
+      value = hn::IfThenElse(hn::IsNaN(value), value, hn::Mul(value, scale));
+    }
+    seen.wide = hn::Or(seen.wide,
+                       hn::And(hn::BitCast(du, value), hn::Set(du, 0xffffu)));
+    return value;
+  }
+
   HWY_INLINE VU random_of(const RandomWords& words, const std::uint8_t* bytes,
                           std::size_t i, std::size_t index,
                           std::size_t count) const {
@@ -384,70 +490,89 @@ class Blocks {
   template <bool kFinite>
   HWY_NOINLINE void cast(const Element* x, std::size_t count,
                          const std::uint8_t* random, std::size_t index,
-                         const float* factors, bool pack,
-                         std::uint8_t* out) const {
+                         const BlockFactors& blocks, bool pack,
+                         std::uint8_t* out) {
     const DF df;
     const Codes encoder = encoder_;
     const VU limit = hn::Set(DU(), kFinite ? largest_bits_ : raised_bits_);
     const int shift = shift_;
+    const float* const factors = blocks.factors;
+    const float* const values_of_scales = blocks.values;
+    const CodeForm form = args_.code.form;
+    Seen seen;
     // Converts kTurn elements with the factors of their blocks.
     const bool stream = non_temporal_ && streams(out);
     const auto turn = [&](const Element* from, std::size_t i,
                           std::size_t length, const std::uint8_t* bytes,
                           bool stream_turn, std::uint8_t* to) HWY_ATTR {
       for (std::size_t j = 0; j < length; j += kWidth) {
-        VU codes[kVectors];
-        for (std::size_t v = 0; v < kVectors; ++v) {
-          const std::size_t at = j + v * kLanes;
-          codes[v] = codes_of<kFinite>(
-              encoder, limit, Format::load(df, from + at),
-              hn::Set(df, factors[(i + at) >> shift]),
-              random_of(row_words_, bytes, at, index + i, kLanes));
+        std::uint8_t* const to_j = to + bytes_of(j, pack);
+        if (form == CodeForm::code) {
+          VU codes[kVectors];
+          for (std::size_t v = 0; v < kVectors; ++v) {
+            const std::size_t at = j + v * kLanes;
+            codes[v] = codes_of<kFinite>(
+                encoder, limit, Format::load(df, from + at),
+                hn::Set(df, factors[(i + at) >> shift]),
+                random_of(row_words_, bytes, at, index + i, kLanes));
+          }
+          store_codes(codes, pack, stream_turn, to_j);
+          continue;
         }
-        store_codes(codes, pack, stream_turn, to + (pack ? j / 2 : j));
+        VF values[kVectors];
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          const std::size_t at = j + v * kLanes, block = (i + at) >> shift;
+          values[v] = value_of<kFinite>(
+              encoder, limit, Format::load(df, from + at),
+              hn::Set(df, factors[block]), hn::Set(df, values_of_scales[block]),
+              random_of(row_words_, bytes, at, index + i, kLanes), seen);
+        }
+        store_values(values, form == CodeForm::float32, to_j);
       }
     };
-    const std::size_t elements = pack ? 2 : 1;
     std::size_t i = 0;
     for (; i + kTurn <= count; i += kTurn) {
       turn(x + i, i, kTurn, random == nullptr ? nullptr : random + i, stream,
-           out + i / elements);
+           out + bytes_of(i, pack));
     }
-    if (i == count) return;
-    const std::size_t rest = count - i;
-    Element last[kTurn] = {};
-    std::uint8_t some[kTurn] = {}, codes[kTurn];
-    std::memcpy(last, x + i, rest * sizeof last[0]);
-    if (random != nullptr) std::memcpy(some, random + i, rest);
-    turn(last, i, rest, random == nullptr ? nullptr : some, false, codes);
-    std::memcpy(out + i / elements, codes, rest / elements);
+    if (i != count) {
+      const std::size_t rest = count - i;
+      Element last[kTurn] = {};
+      std::uint8_t some[kTurn] = {};
+      HWY_ALIGN std::uint8_t codes[kTurn * sizeof(float)];
+      std::memcpy(last, x + i, rest * sizeof last[0]);
+      if (random != nullptr) std::memcpy(some, random + i, rest);
+      turn(last, i, rest, random == nullptr ? nullptr : some, false, codes);
+      std::memcpy(out + bytes_of(i, pack), codes, bytes_of(rest, pack));
+    }
+    seen_.join(seen);
   }
 
   HWY_INLINE void cast(bool finite, const Element* x, std::size_t count,
                        const std::uint8_t* random, std::size_t index,
-                       const float* factors, bool pack,
-                       std::uint8_t* out) const {
+                       const BlockFactors& blocks, bool pack,
+                       std::uint8_t* out) {
     if (HWY_LIKELY(finite)) {
-      cast<true>(x, count, random, index, factors, pack, out);
+      cast<true>(x, count, random, index, blocks, pack, out);
     } else {
-      cast<false>(x, count, random, index, factors, pack, out);
+      cast<false>(x, count, random, index, blocks, pack, out);
     }
   }
 
   // choose() replaces the bits of `count` largest magnitudes by the scales, and
   // returns whether codes_of<true>() may compute all blocks. The arrays have
   // room for whole vectors.
-  HWY_NOINLINE bool choose(std::uint32_t* bits, float* factors,
-                           std::size_t count) const {
+  HWY_NOINLINE bool choose(BlockFactors& blocks, std::size_t count) {
     const DF df;
     const DU du;
     VU most = hn::Zero(du);
     for (std::size_t i = 0; i < count; i += kLanes) {
-      const VU amax = hn::LoadU(du, bits + i);
-      const Scales scales = scales_of(args_, amax);
+      const VU amax = hn::LoadU(du, blocks.bits + i);
+      const Scales scales = scales_of(args_, args_.tensor_scale, amax);
       most = hn::Max(hn::Max(most, amax), magnitude(scales.factors));
-      hn::StoreU(scales.bits, du, bits + i);
-      hn::StoreU(scales.factors, df, factors + i);
+      hn::StoreU(scales.bits, du, blocks.bits + i);
+      hn::StoreU(scales.factors, df, blocks.factors + i);
+      hn::StoreU(scales.values, df, blocks.values + i);
     }
     return clamps_ &&
            hn::AllFalse(du, hn::Gt(most, hn::Set(du, kInfinity - 1)));
@@ -456,49 +581,63 @@ class Blocks {
   // row() converts the blocks of a row, or of several without gaps.
   HWY_NOINLINE void row(const Element* x, std::size_t count,
                         const std::uint8_t* random, std::size_t index,
-                        std::uint8_t* codes, std::uint8_t* scales) const {
+                        std::uint8_t* codes, std::uint8_t* scales) {
     const std::size_t block = args_.block;
-    HWY_ALIGN std::uint32_t bits[kGroup + kLanes];
-    HWY_ALIGN float factors[kGroup + kLanes];
+    HWY_ALIGN BlockFactors group_factors;
+    std::uint32_t* const bits = group_factors.bits;
     const std::size_t group = shift_ == 63 ? block : kGroup * block;
     for (std::size_t i = 0; i < count; i += group) {
       const std::size_t part = std::min(group, count - i);
-      std::size_t blocks = 0;
-      bool has_nan = false;
-      for (std::size_t j = 0; j < part; j += block, ++blocks) {
-        const std::size_t length = std::min(block, part - j);
-        bits[blocks] = amax_of<Format, false>(x + i + j, length);
-        if (HWY_UNLIKELY(bits[blocks] > kInfinity) && args_.skips_nan != 0) {
-          bits[blocks] = amax_without_nan<Format>(x + i + j, length);
-          has_nan = true;
+      const std::size_t blocks = (part + block - 1) / block;
+      bool finite = false;
+      if (is_given_) {
+        std::memcpy(group_factors.factors, scales, blocks * sizeof(float));
+        std::fill_n(group_factors.values, blocks, 1.0f);
+      } else {
+        bool has_nan = false;
+        for (std::size_t b = 0; b < blocks; ++b) {
+          bits[b] = block_amax(x + i + b * block,
+                               std::min(block, part - b * block), has_nan);
+          amax_ = std::max(amax_, bits[b]);
+        }
+        has_nan_ = has_nan_ || has_nan;
+        for (std::size_t j = blocks; j % kLanes != 0; ++j) bits[j] = 0;
+        finite = choose(group_factors, blocks) && !has_nan;
+        for (std::size_t j = 0; scales != nullptr && j < blocks; ++j) {
+          store_scale(args_, scales, j, bits[j]);
         }
       }
-      for (std::size_t j = blocks; j % kLanes != 0; ++j) bits[j] = 0;
-      const bool finite = choose(bits, factors, blocks) && !has_nan;
-      for (std::size_t j = 0; j < blocks; ++j) {
-        store_scale(args_, scales, j, bits[j]);
-      }
-      scales += blocks * args_.scale_bytes;
+      if (scales != nullptr) scales += blocks * args_.scale_bytes;
+      if (codes == nullptr) continue;
       cast(finite, x + i, part, random == nullptr ? nullptr : random + i,
-           index + i, factors, packed_, codes + i / args_.code.elements);
+           index + i, group_factors, packed_, codes + bytes_of(i, packed_));
     }
+  }
+
+  // block_amax() is the bits of the largest magnitude by which a scale is
+  // chosen; sets `has_nan` if the block has a nan.
+  HWY_INLINE std::uint32_t block_amax(const Element* x, std::size_t count,
+                                      bool& has_nan) const {
+    const std::uint32_t bits = amax_of<Format, false>(x, count);
+    if (HWY_LIKELY(bits <= kInfinity)) return bits;
+    has_nan = true;
+    return args_.skips_nan != 0 ? amax_without_nan<Format>(x, count) : bits;
   }
 
   HWY_NOINLINE void stripe(const Element* x, std::size_t rows,
                            const std::uint8_t* random, std::size_t index,
-                           std::uint8_t* codes, std::uint8_t* scales,
-                           std::uint8_t* column_codes,
-                           std::uint8_t* column_scales,
-                           std::uint8_t* scratch) const {
-    const std::size_t elements = args_.code.elements;
-    if (codes != nullptr && args_.square == 0) {
+                           const Outputs& out, std::uint8_t* scratch) {
+    const bool has_values = args_.code.form != CodeForm::code;
+    if (out.has_rows() && args_.square == 0) {
       for (std::size_t r = 0; r < rows; ++r) {
         row(x + r * x_step_, args_.columns,
             random == nullptr ? nullptr : random + r * steps_[At::random],
-            index + r * args_.index_step, codes + r * steps_[At::codes],
-            scales + r * steps_[At::scales]);
+            index + r * args_.index_step,
+            out.codes == nullptr ? nullptr : out.codes + r * steps_[At::codes],
+            out.scales == nullptr ? nullptr
+                                  : out.scales + r * steps_[At::scales]);
       }
-      if (column_codes == nullptr) return;
+      if (!out.has_columns()) return;
     }
     for (std::size_t c = 0; c < args_.columns; c += kBlockWidth) {
       const std::size_t columns = std::min(kBlockWidth, args_.columns - c);
@@ -508,38 +647,27 @@ class Blocks {
       const std::size_t first =
           shift_ == 63 ? 0 : (c >> shift_) * args_.scale_bytes;
       if (args_.square != 0) {
-        square(x + c, rows, columns, bytes, index + c,
-               codes == nullptr ? nullptr : scales + first,
-               column_codes == nullptr
-                   ? nullptr
-                   : column_scales + (args_.repeats != 0 ? c : c >> shift_) *
-                                         steps_[At::column_scales],
-               scratch);
-        if (codes != nullptr) {
+        square(
+            x + c, rows, columns, bytes, index + c,
+            out.scales == nullptr ? nullptr : out.scales + first,
+            out.column_scales == nullptr
+                ? nullptr
+                : out.column_scales + (args_.repeats != 0 ? c : c >> shift_) *
+                                          steps_[At::column_scales],
+            has_values ? out.codes + form_bytes(args_.code, c) : scratch,
+            has_values ? steps_[At::codes] : kBlockWidth);
+        if (has_values) continue;
+        if (out.codes != nullptr) {
           for (std::size_t r = 0; r < rows; ++r) {
-            put_row(scratch + r * kBlockWidth, columns,
-                    codes + r * steps_[At::codes] + c / elements);
+            put_row(
+                scratch + r * kBlockWidth, columns,
+                out.codes + r * steps_[At::codes] + c / args_.code.elements);
           }
         }
       } else {
-        if (column_codes != nullptr) {
-          for (std::size_t r = 0; r < rows; r += args_.block) {
-            for (std::size_t j = 0; j < columns; j += kWidth) {
-              column_block(x + c + j + r * x_step_,
-                           std::min<std::size_t>(args_.block, rows - r),
-                           std::min(kWidth, columns - j),
-                           bytes == nullptr
-                               ? nullptr
-                               : bytes + j + r * steps_[At::random],
-                           index + c + j + r * args_.index_step,
-                           column_scales + (c + j) * steps_[At::column_scales] +
-                               (r >> shift_) * args_.scale_bytes,
-                           scratch + r / elements * kBlockWidth + j);
-            }
-          }
-        }
+        column_blocks(x + c, rows, columns, bytes, index + c, c, out, scratch);
       }
-      if (column_codes == nullptr) continue;
+      if (out.column_codes == nullptr || has_values) continue;
       if (packed_ && args_.square != 0) {
         for (std::size_t r = 0; r < rows; r += 2) {
           std::uint8_t two[2 * kBlockWidth];
@@ -551,9 +679,45 @@ class Blocks {
           std::memcpy(scratch + r / 2 * kBlockWidth, two, kBlockWidth);
         }
       }
-      transpose(scratch, rows / elements, columns, non_temporal_,
-                column_codes + c * steps_[At::column_codes],
+      transpose(scratch, rows / args_.code.elements, columns, non_temporal_,
+                out.column_codes + c * steps_[At::column_codes],
                 steps_[At::column_codes]);
+    }
+  }
+
+  // column_blocks() converts the blocks of up to kBlockWidth columns, from
+  // column `c` of the stripe on: codes to scratch memory, values to the result.
+  HWY_INLINE void column_blocks(const Element* x, std::size_t rows,
+                                std::size_t columns, const std::uint8_t* random,
+                                std::size_t index, std::size_t c,
+                                const Outputs& out, std::uint8_t* scratch) {
+    if (!out.has_columns()) return;
+    const bool has_values = args_.code.form != CodeForm::code;
+    const std::size_t height =
+        is_given_ ? kMaxBlock : static_cast<std::size_t>(args_.block);
+    for (std::size_t r = 0; r < rows; r += height) {
+      for (std::size_t j = 0; j < columns; j += kWidth) {
+        std::uint8_t* codes =
+            scratch + r / args_.code.elements * kBlockWidth + j;
+        if (has_values) {
+          codes = out.column_codes + r * steps_[At::column_codes] +
+                  form_bytes(args_.code, c + j);
+        }
+        std::uint8_t* scales = out.column_scales;
+        if (is_given_) {
+          scales += (c + j) * sizeof(float);
+        } else if (scales != nullptr) {
+          scales += (c + j) * steps_[At::column_scales] +
+                    (r >> shift_) * args_.scale_bytes;
+        }
+        column_block(
+            x + j + r * x_step_, std::min<std::size_t>(height, rows - r),
+            std::min(kWidth, columns - j),
+            random == nullptr ? nullptr : random + j + r * steps_[At::random],
+            index + j + r * args_.index_step, scales,
+            out.column_codes == nullptr ? nullptr : codes,
+            has_values ? steps_[At::column_codes] : kBlockWidth);
+      }
     }
   }
 
@@ -572,11 +736,11 @@ class Blocks {
   }
 
   // column_block() converts a block of each of kWidth columns (`count` of them
-  // exist) to rows of codes, or of packed codes, in scratch memory.
+  // exist) to rows of codes, of packed codes, or of values, `step` bytes apart.
   HWY_NOINLINE void column_block(const Element* x, std::size_t rows,
                                  std::size_t count, const std::uint8_t* random,
                                  std::size_t index, std::uint8_t* scales,
-                                 std::uint8_t* codes) const {
+                                 std::uint8_t* codes, std::size_t step) {
     const DU du;
     // A copy, because the rows may lie so that they evict each other.
     HWY_ALIGN Element part[kMaxBlock * kWidth];
@@ -595,33 +759,49 @@ class Blocks {
     for (std::size_t r = 0; args_.hadamard != 0 && r < rows; r += kHadamard) {
       transform(part + r * kWidth);
     }
-    const auto exceeds = [&](VU magnitudes, std::uint32_t limit) HWY_ATTR {
-      return !hn::AllFalse(du, hn::Gt(magnitudes, hn::Set(du, limit)));
-    };
-    VU amax[kVectors];
-    column_amax<false>(part, rows, amax);
-    bool has_nan = false;
-    for (const VU& one : amax) has_nan = has_nan || exceeds(one, kInfinity);
-    if (args_.skips_nan != 0 && HWY_UNLIKELY(has_nan)) {
-      column_amax<true>(part, rows, amax);
-    }
-    bool finite = clamps_ && !has_nan;
     std::uint32_t bits[kWidth];
-    float factors[kWidth];
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const Scales chosen = scales_of(args_, amax[v]);
-      finite = finite && !exceeds(amax[v], kInfinity - 1) &&
-               !exceeds(magnitude(chosen.factors), kInfinity - 1);
-      hn::StoreU(chosen.bits, du, bits + v * kLanes);
-      hn::StoreU(chosen.factors, DF(), factors + v * kLanes);
-    }
-    for (std::size_t j = 0; j < count; ++j) {
-      store_scale(args_, scales + j * steps_[At::column_scales], 0, bits[j]);
-    }
-    if (HWY_LIKELY(finite)) {
-      cast_columns<true>(part, rows, count, random, index, factors, codes);
+    float factors[kWidth] = {}, values[kWidth];
+    bool finite = false;
+    if (is_given_) {
+      std::memcpy(factors, scales, count * sizeof(float));
+      std::fill_n(values, kWidth, 1.0f);
     } else {
-      cast_columns<false>(part, rows, count, random, index, factors, codes);
+      const auto exceeds = [&](VU magnitudes, std::uint32_t limit) HWY_ATTR {
+        return !hn::AllFalse(du, hn::Gt(magnitudes, hn::Set(du, limit)));
+      };
+      VU amax[kVectors];
+      column_amax<false>(part, rows, amax);
+      bool has_nan = false;
+      for (const VU& one : amax) has_nan = has_nan || exceeds(one, kInfinity);
+      has_nan_ = has_nan_ || has_nan;
+      if (args_.skips_nan != 0 && HWY_UNLIKELY(has_nan)) {
+        column_amax<true>(part, rows, amax);
+      }
+      finite = clamps_ && !has_nan;
+      VU most = hn::Zero(du);
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const Scales chosen =
+            scales_of(args_, args_.column_tensor_scale, amax[v]);
+        most = hn::Max(most, amax[v]);
+        finite = finite && !exceeds(amax[v], kInfinity - 1) &&
+                 !exceeds(magnitude(chosen.factors), kInfinity - 1);
+        hn::StoreU(chosen.bits, du, bits + v * kLanes);
+        hn::StoreU(chosen.factors, DF(), factors + v * kLanes);
+        hn::StoreU(chosen.values, DF(), values + v * kLanes);
+      }
+      column_amax_ =
+          std::max(column_amax_, hn::GetLane(hn::MaxOfLanes(du, most)));
+      for (std::size_t j = 0; scales != nullptr && j < count; ++j) {
+        store_scale(args_, scales + j * steps_[At::column_scales], 0, bits[j]);
+      }
+    }
+    if (codes == nullptr) return;
+    if (HWY_LIKELY(finite)) {
+      cast_columns<true>(part, rows, count, random, index, factors, values,
+                         codes, step);
+    } else {
+      cast_columns<false>(part, rows, count, random, index, factors, values,
+                          codes, step);
     }
   }
 
@@ -640,28 +820,54 @@ class Blocks {
     }
   }
 
-  // The factors belong to columns.
+  // The factors and the values of the scales belong to columns.
   template <bool kFinite>
   HWY_NOINLINE void cast_columns(const Element* x, std::size_t rows,
                                  std::size_t count, const std::uint8_t* random,
                                  std::size_t index, const float* factors,
-                                 std::uint8_t* out) const {
+                                 const float* values_of_scales,
+                                 std::uint8_t* out, std::size_t step) {
     const DF df;
     const Codes encoder = encoder_;
     const VU limit = hn::Set(DU(), kFinite ? largest_bits_ : raised_bits_);
-    VF factor[kVectors];
+    VF factor[kVectors], scale[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
       factor[v] = hn::LoadU(df, factors + v * kLanes);
+      scale[v] = hn::LoadU(df, values_of_scales + v * kLanes);
+    }
+    const auto element = [&](std::size_t r, std::size_t v) HWY_ATTR {
+      return Format::load(df, x + r * kWidth + v * kLanes);
+    };
+    const auto bits = [&](std::size_t r, std::size_t v) HWY_ATTR {
+      return random_of(
+          column_words_,
+          random == nullptr ? nullptr : random + r * steps_[At::random],
+          v * kLanes, index + r * args_.index_step,
+          count - std::min(count, v * kLanes));
+    };
+    if (args_.code.form != CodeForm::code) {
+      const bool wide = args_.code.form == CodeForm::float32;
+      Seen seen;
+      for (std::size_t r = 0; r < rows; ++r) {
+        VF values[kVectors];
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          values[v] = value_of<kFinite>(encoder, limit, element(r, v),
+                                        factor[v], scale[v], bits(r, v), seen);
+        }
+        if (HWY_LIKELY(count == kWidth)) {
+          store_values(values, wide, out + r * step);
+        } else {
+          HWY_ALIGN std::uint8_t some[kWidth * sizeof(float)];
+          store_values(values, wide, some);
+          std::memcpy(out + r * step, some, form_bytes(args_.code, count));
+        }
+      }
+      seen_.join(seen);
+      return;
     }
     const auto codes = [&](std::size_t r, std::size_t v) HWY_ATTR {
-      return codes_of<kFinite>(
-          encoder, limit, Format::load(df, x + r * kWidth + v * kLanes),
-          factor[v],
-          random_of(
-              column_words_,
-              random == nullptr ? nullptr : random + r * steps_[At::random],
-              v * kLanes, index + r * args_.index_step,
-              count - std::min(count, v * kLanes)));
+      return codes_of<kFinite>(encoder, limit, element(r, v), factor[v],
+                               bits(r, v));
     };
     const std::size_t elements = packed_ ? 2 : 1;
     for (std::size_t r = 0; r < rows; r += elements) {
@@ -672,7 +878,7 @@ class Blocks {
           bytes[v] = hn::Or(bytes[v], hn::ShiftLeft<4>(codes(r + 1, v)));
         }
       }
-      store_codes(bytes, false, false, out + r / elements * kBlockWidth);
+      store_codes(bytes, false, false, out + r / elements * step);
     }
   }
 
@@ -697,32 +903,33 @@ class Blocks {
     }
   }
 
-  // square() converts square blocks to rows of codes in scratch memory.
+  // square() converts square blocks to rows of codes or values, `step` bytes
+  // apart.
   HWY_NOINLINE void square(const Element* x, std::size_t rows,
                            std::size_t columns, const std::uint8_t* random,
                            std::size_t index, std::uint8_t* scales,
-                           std::uint8_t* column_scales,
-                           std::uint8_t* scratch) const {
+                           std::uint8_t* column_scales, std::uint8_t* out,
+                           std::size_t step) {
     const std::size_t blocks = (columns + args_.block - 1) >> shift_;
     for (std::size_t r = 0; r < rows; r += args_.block) {
       const std::size_t height = std::min<std::size_t>(args_.block, rows - r);
-      HWY_ALIGN std::uint32_t bits[kBlockWidth / 16 + kLanes] = {};
-      HWY_ALIGN float factors[kBlockWidth / 16 + kLanes];
+      HWY_ALIGN BlockFactors factors;
+      std::uint32_t* const bits = factors.bits;
+      std::fill_n(bits, blocks + kLanes, 0u);
       bool has_nan = false;
       for (std::size_t i = r; i < r + height; ++i) {
         for (std::size_t b = 0; b < blocks; ++b) {
-          const Element* const at = x + i * x_step_ + (b << shift_);
-          const std::size_t length =
-              std::min<std::size_t>(args_.block, columns - (b << shift_));
-          std::uint32_t amax = amax_of<Format, false>(at, length);
-          if (HWY_UNLIKELY(amax > kInfinity) && args_.skips_nan != 0) {
-            amax = amax_without_nan<Format>(at, length);
-            has_nan = true;
-          }
-          bits[b] = std::max(bits[b], amax);
+          const std::size_t first = b << shift_;
+          bits[b] = std::max(
+              bits[b],
+              block_amax(x + i * x_step_ + first,
+                         std::min<std::size_t>(args_.block, columns - first),
+                         has_nan));
         }
       }
-      const bool finite = choose(bits, factors, blocks) && !has_nan;
+      for (std::size_t b = 0; b < blocks; ++b) amax_ = std::max(amax_, bits[b]);
+      has_nan_ = has_nan_ || has_nan;
+      const bool finite = choose(factors, blocks) && !has_nan;
       const std::size_t at = (r >> shift_);
       for (std::size_t b = 0; b < blocks; ++b) {
         if (scales != nullptr) {
@@ -747,8 +954,7 @@ class Blocks {
       for (std::size_t i = r; i < r + height; ++i) {
         cast(finite, x + i * x_step_, columns,
              random == nullptr ? nullptr : random + i * steps_[At::random],
-             index + i * args_.index_step, factors, false,
-             scratch + i * kBlockWidth);
+             index + i * args_.index_step, factors, false, out + i * step);
       }
     }
   }
@@ -761,8 +967,11 @@ class Blocks {
   RandomWords row_words_, column_words_;
   std::uint32_t largest_bits_, raised_bits_;
   bool clamps_;  // codes_of<true>() may compute finite blocks
-  bool packed_, non_temporal_ = false;
+  bool packed_, non_temporal_ = false, is_given_;
   int shift_ = 63;  // from an index to its block's; 63: one block a row
+  Seen seen_;
+  std::uint32_t amax_ = 0, column_amax_ = 0;
+  bool has_nan_ = false;
 };
 
 template <class Format>

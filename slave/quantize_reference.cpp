@@ -121,10 +121,48 @@ std::uint32_t code_of(const QuantizeArgs& args,
   return code == 0 ? args.negative_zero : code | 1u << args.sign;
 }
 
-// put_code() writes the code of element i of a row.
-void put_code(const QuantizeArgs& args, std::uint8_t* codes, std::size_t i,
-              std::uint32_t code) {
-  if (args.elements == 1) {
+// value_of() returns the value of a code that code_of() returned.
+float value_of(const QuantizeArgs& args, const std::vector<Number>& numbers,
+               std::uint32_t code) {
+  if (code == args.nan) return args.nan_values[0];
+  if (code == args.negative_nan) return args.nan_values[1];
+  const std::uint32_t sign = 1u << args.sign;
+  const bool negative = (code & sign) != 0;
+  if (negative) code = args.complement != 0 ? 256 - code : code - sign;
+  const std::uint32_t largest = args.tapered != 0 ? 0x6e : args.largest;
+  if (code == args.infinity && code != largest) {
+    return args.infinity_values[negative];
+  }
+  if (code == args.overflow && code != largest) {
+    return args.overflow_values[negative];
+  }
+  const auto found =
+      std::find_if(numbers.begin(), numbers.end(),
+                   [&](const Number& one) { return one.code == code; });
+  const auto value = static_cast<float>(found->value);
+  return negative ? -value : value;
+}
+
+// put_value() writes element i of a row of values.
+void put_value(const QuantizeArgs& args, std::uint8_t* values, std::size_t i,
+               float value) {
+  const std::uint32_t bits = float_to_bits(value);
+  if (args.form == CodeForm::float32) {
+    std::memcpy(values + 4 * i, &bits, 4);
+  } else {
+    const auto half = static_cast<std::uint16_t>(bits >> 16);
+    std::memcpy(values + 2 * i, &half, 2);
+  }
+}
+
+// put_code() writes the code of element i of a row, or its value times `scale`.
+void put_code(const QuantizeArgs& args, const std::vector<Number>& numbers,
+              std::uint8_t* codes, std::size_t i, std::uint32_t code,
+              float scale = 1) {
+  if (args.form != CodeForm::code) {
+    put_value(args, codes, i,
+              scaled_value(value_of(args, numbers, code), scale));
+  } else if (args.elements == 1) {
     codes[i] = static_cast<std::uint8_t>(code);
   } else if (i % 2 == 0) {
     codes[i / 2] = static_cast<std::uint8_t>(code);
@@ -159,7 +197,7 @@ void quantize(const void* arguments, const Tile& tile, Result&) {
             : rounding_bits(args.key, tile.first * args.elements + i).weight >>
                   8;
     const std::uint32_t code = code_of(args, numbers, wide, v, random);
-    put_code(args, codes, i, code);
+    put_code(args, numbers, codes, i, code);
     if (std::isnan(wide)) {
       ++partial.nan_count;
       continue;
@@ -208,12 +246,36 @@ void put_scale(const BlockArgs& args, std::uint8_t* scales, std::size_t i,
   }
 }
 
-void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
-                    const Cells& cells, const Operand& code_layout,
-                    const Operand& scale_layout, std::uint8_t* codes,
-                    std::uint8_t* scales) {
+// Where the codes and scales of cells are. Values of columns are not
+// transposed: element (i, j) is element i of line j.
+struct CellOutput {
+  const Operand &code_layout, &scale_layout;
+  std::uint8_t *codes, *scales;
+  bool by_column;
+  float tensor_scale;
+};
+
+// stored_scale() returns the value of a stored scale.
+float stored_scale(const BlockArgs& args, std::uint32_t bits) {
+  if (args.rule == BlockRule::given) return 1;
+  if (args.scale_bytes == 4) return float_from_bits(bits);
+  return args.rule == BlockRule::te_nvfp4 ||
+                 args.rule == BlockRule::torchao_nvfp4
+             ? e4m3_value(bits)
+             : e8m0_value(bits);
+}
+
+// quantize_cells() returns the bits of the largest amax.
+std::uint32_t quantize_cells(const BlockArgs& args, const RoundingKey& key,
+                             bool given, const Cells& cells,
+                             const CellOutput& out, ValuePartial& partial) {
   const std::vector<Number> numbers = numbers_of(args.code);
-  const std::size_t block = args.block;
+  const bool is_given = args.rule == BlockRule::given;
+  const bool has_values = args.code.form != CodeForm::code;
+  // Given factors are of whole rows and columns.
+  const std::size_t block =
+      is_given ? std::max<std::size_t>(cells.columns, 1) : args.block;
+  std::uint32_t most = 0;
   const std::size_t height = args.square != 0 ? block : 1;
   for (std::size_t r = 0; r < cells.rows; r += height) {
     for (std::size_t c = 0; c < cells.columns; c += block) {
@@ -223,19 +285,30 @@ void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
       for (std::size_t i = r; i < end_row; ++i) {
         for (std::size_t j = c; j < end; ++j) {
           const float x = std::abs(cells.values[i * cells.columns + j]);
+          if (std::isnan(x) && !is_given) partial.has_nan = 1;
           if (std::isnan(x) ? args.skips_nan == 0
                             : !std::isnan(amax) && x > amax) {
             amax = x;
           }
         }
       }
-      const BlockScale scale = block_scale(args, amax);
+      most = std::max(most, float_to_bits(amax) & 0x7fffffff);
+      BlockScale scale = block_scale(args, out.tensor_scale, amax);
+      if (is_given) {
+        std::memcpy(
+            &scale.factor,
+            out.scales +
+                (out.by_column ? 4 * r : r * out.scale_layout.line_step),
+            4);
+      }
       for (std::size_t i = r; i < end_row; ++i) {
-        if (args.repeats != 0 || i == r) {
+        if (out.scales != nullptr && !is_given &&
+            (args.repeats != 0 || i == r)) {
           const std::size_t row = args.repeats != 0 ? i : i / height;
-          put_scale(args, scales + row * scale_layout.line_step, c / block,
-                    scale.bits);
+          put_scale(args, out.scales + row * out.scale_layout.line_step,
+                    c / block, scale.bits);
         }
+        if (out.codes == nullptr) continue;
         for (std::size_t j = c; j < end; ++j) {
           const std::size_t at = i * cells.columns + j;
           const std::uint32_t random =
@@ -249,12 +322,39 @@ void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
             const float places = std::abs(v) / smallest;
             if (places < 0.5f && places + 0.5f >= 1) v = smallest;
           }
-          put_code(args.code, codes + i * code_layout.line_step, j,
-                   code_of(args.code, numbers, cells.values[at], v, random));
+          const float x = cells.values[at];
+          const std::uint32_t code = code_of(args.code, numbers, x, v, random);
+          if (!has_values) {
+            put_code(args.code, numbers,
+                     out.codes + i * out.code_layout.line_step, j, code);
+            continue;
+          }
+          const float value = scaled_value(value_of(args.code, numbers, code),
+                                           stored_scale(args, scale.bits));
+          put_value(
+              args.code,
+              out.codes + (out.by_column ? j : i) * out.code_layout.line_step,
+              out.by_column ? i : j, value);
+          partial.wide |= (float_to_bits(value) & 0xffff) != 0 ? 1 : 0;
+          if (std::isnan(x) || x == 0) continue;
+          if (std::isnan(v)) {  // a factor that is nan, or inf * 0
+            ++partial.saturated;
+            continue;
+          }
+          const double rounded_value =
+              numbers[rounded(args.code, numbers, std::abs(v), random)].value;
+          if (std::isinf(v) ||
+              rounded_value > static_cast<double>(
+                                  float_from_bits(args.code.largest_bits))) {
+            ++partial.saturated;
+          } else if (rounded_value == 0) {
+            ++partial.flushed;
+          }
         }
       }
     }
   }
+  return most;
 }
 
 template <class Format>
@@ -262,6 +362,7 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
   using At = BlockOperand;
   using Element = typename Format::Element;
   const auto& args = *static_cast<const BlockArgs*>(arguments);
+  ValuePartial partial = {};
   for (std::size_t u = 0; u < tile.count; ++u) {
     const std::size_t first = (tile.first + u) * args.stripe_rows;
     // Line r of this unit of operand s.
@@ -284,12 +385,31 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
         cells.bytes.push_back(given ? line(At::random, r)[c] : 0);
       }
     }
-    if (tile.operands[At::codes] != nullptr) {
-      quantize_cells(args, args.code.key, given, cells, tile.layout[At::codes],
-                     tile.layout[At::scales], line(At::codes, 0),
-                     line(At::scales, 0));
+    const auto output = [&](int codes, int scales, bool by_column) {
+      const auto begin = [&](int s) {
+        return tile.operands[s] == nullptr ? nullptr : line(s, 0);
+      };
+      return CellOutput{tile.layout[codes],
+                        tile.layout[scales],
+                        begin(codes),
+                        by_column && args.rule == BlockRule::given
+                            ? static_cast<std::uint8_t*>(tile.operands[scales])
+                            : begin(scales),
+                        by_column,
+                        codes == At::column_codes && args.square == 0
+                            ? args.column_tensor_scale
+                            : args.tensor_scale};
+    };
+    const CellOutput rows = output(At::codes, At::scales, false);
+    if (rows.codes != nullptr || rows.scales != nullptr) {
+      partial.amax = std::max(
+          partial.amax,
+          quantize_cells(args, args.code.key, given, cells, rows, partial));
     }
-    if (tile.operands[At::column_codes] == nullptr) continue;
+    const CellOutput columns = output(
+        At::column_codes, At::column_scales,
+        args.code.form != CodeForm::code || args.rule == BlockRule::given);
+    if (columns.codes == nullptr && columns.scales == nullptr) continue;
     Cells turned{{}, {}, {}, cells.columns, cells.rows};
     for (std::size_t c = 0; c < cells.columns; ++c) {
       for (std::size_t r = 0; r < cells.rows; ++r) {
@@ -311,10 +431,15 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
       }
     }
     // Square blocks are computed with the rows, with the rows' random bits.
-    quantize_cells(args, args.square != 0 ? args.code.key : args.column_key,
-                   given, turned, tile.layout[At::column_codes],
-                   tile.layout[At::column_scales], line(At::column_codes, 0),
-                   line(At::column_scales, 0));
+    partial.column_amax = std::max(
+        partial.column_amax,
+        quantize_cells(args, args.square != 0 ? args.code.key : args.column_key,
+                       given, turned, columns, partial));
+  }
+  if (args.rule == BlockRule::given) partial.amax = partial.column_amax = 0;
+  if (tile.partial != nullptr) {
+    partial.canonicalize();
+    static_cast<ValuePartial*>(tile.partial)->join(partial);
   }
 }
 

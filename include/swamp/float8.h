@@ -94,6 +94,21 @@ SWAMP_API QuantizeReport quantize(const Tensor& x, const Tensor& codes,
                                   const QuantizeOptions& options = {},
                                   Machine* machine = nullptr);
 
+/// quantized_values sets values to those of the codes that quantize() makes, of
+/// any format with a sign, in the same pass. They are not divided by the scale,
+/// so that bfloat16 has all of them.
+///
+/// @param x float16, bfloat16 or float32
+/// @param format of the codes
+/// @param[out] values bfloat16 or float32, with as many elements as x
+/// @param options as for quantize()
+/// @param machine where to run; null: the default machine
+/// @return as quantize()
+SWAMP_API QuantizeReport quantized_values(const Tensor& x, ScalarType format,
+                                          const Tensor& values,
+                                          const QuantizeOptions& options = {},
+                                          Machine* machine = nullptr);
+
 /// dequantize sets x to round(float32(code) * scale); the inverse of a scale is
 /// usually passed.
 ///
@@ -166,6 +181,12 @@ struct BlockOptions {
   std::uint64_t seed = 0;
   /// If not null, the random bits: a byte for each element of x.
   const std::uint8_t* random = nullptr;
+  /// Of NVFP4: tensor_amax of the columns, if theirs is another one.
+  float column_amax = std::numeric_limits<float>::quiet_NaN();
+  /// Of quantized_values(): if not null, the factors of the rows and of the
+  /// columns of x, instead of scales of blocks; any finite numbers above 0.
+  const float* row_factors = nullptr;
+  const float* column_factors = nullptr;  ///< the same of columns
 };
 
 /// BlockCodes is the codes of a matrix and their scales, row after row.
@@ -190,6 +211,58 @@ SWAMP_API void quantize_blocks(const Matrix& x, const BlockCodes* rows,
                                const BlockCodes* columns,
                                const BlockOptions& options = {},
                                Machine* machine = nullptr);
+
+/// ValueReport is what quantized_values() and block_amax() have seen.
+struct ValueReport {
+  /// The largest |x|, and that of the columns after the Hadamard transform. nan
+  /// if x has a nan and the scaling does not skip it; 0 of given factors.
+  float amax = 0;
+  float column_amax = 0;  ///< the same of columns
+  /// Whether x, or a transformed column, has a nan; not of given factors.
+  bool has_nan = false;
+  /// false: bfloat16 lacks bits of some values, which are cut off, because
+  /// their exponents are too small, or float32 scales no powers of two. float32
+  /// has the values.
+  bool exact = true;
+  std::uint64_t saturated = 0;  ///< beyond the largest number, inf included
+  std::uint64_t flushed = 0;    ///< became 0, but were not
+};
+
+/// quantized_values sets `rows` and `columns` to the values of the codes that
+/// quantize_blocks() makes along rows and along columns, with the same random
+/// bits, in the same pass: code * scale, rounded to float32. Scales of NVFP4
+/// are without the factor of the tensor, amax / 2688, which is applied to a sum
+/// of products. Given factors are not divided by: their inverses are applied to
+/// the sum, too. Values lie as x does, along columns too.
+///
+/// @param x float16, bfloat16 or float32
+/// @param format of the codes, which has a sign
+/// @param[out] rows bfloat16 or float32, of the shape of x; may be null
+/// @param[out] columns the same along columns, of the dtype of `rows`; must be
+///   null if square, as the values along rows are the same
+/// @param options the rule
+/// @param machine where to run; null: the default machine
+/// @return largest magnitudes; whether bfloat16 has all values; counts of all
+///   values
+SWAMP_API ValueReport quantized_values(const Matrix& x, ScalarType format,
+                                       const Matrix* rows,
+                                       const Matrix* columns,
+                                       const BlockOptions& options = {},
+                                       Machine* machine = nullptr);
+
+/// block_amax sets `rows` and `columns` to the largest magnitude of each block
+/// along rows and along columns; nan does not count. Either may be null.
+///
+/// @param x float16, bfloat16 or float32
+/// @param[out] rows float32, [rows, columns / block rounded up]
+/// @param[out] columns float32, [columns, rows / block rounded up]
+/// @param options `block` (0: 128) and `hadamard`, of the columns
+/// @param machine where to run; null: the default machine
+/// @return the largest magnitudes
+SWAMP_API ValueReport block_amax(const Matrix& x, const Tensor* rows,
+                                 const Tensor* columns,
+                                 const BlockOptions& options = {},
+                                 Machine* machine = nullptr);
 
 /// dequantize_blocks sets x to round(code * scale). The value of an NVFP4 scale
 /// is its code's value times tensor_amax / 2688, in the original's order.
