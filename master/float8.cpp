@@ -267,11 +267,11 @@ void set_values(slave::QuantizeArgs& args, const FloatFormat& format,
       values == kFloat32 ? slave::CodeForm::float32 : slave::CodeForm::bfloat16;
   args.elements = 1;
   args.largest_bits = float_to_bits(all[format.largest()]);
-  const auto set = [&](float* values, std::uint32_t code) {
-    values[0] = all[code];
-    values[1] = all[code == 0              ? args.negative_zero
-                    : args.complement != 0 ? 256 - code
-                                           : code | 1u << args.sign];
+  const auto set = [&](float* of_code, std::uint32_t code) {
+    of_code[0] = all[code];
+    of_code[1] = all[code == 0              ? args.negative_zero
+                     : args.complement != 0 ? 256 - code
+                                            : code | 1u << args.sign];
   };
   set(args.overflow_values, args.overflow);
   set(args.infinity_values, args.infinity);

@@ -185,6 +185,7 @@ BlockArgs block_args(const Call& call, const FloatFormat& format) {
   args.square = options.square ? 1 : 0;
   args.repeats = call.repeats() ? 1 : 0;
   args.hadamard = options.hadamard ? 1 : 0;
+  args.divides = options.divide ? 1 : 0;
   return args;
 }
 
@@ -549,7 +550,7 @@ ValueReport block_amax(const Matrix& x, const Tensor* rows,
     master::refuse("rows", "null", "blocks along rows or along columns");
   }
   const Call call = require_call(x, options, columns == nullptr, &kAmax);
-  BlockCodes codes[2];
+  BlockCodes codes[2] = {};
   const auto require = [&](const char* name, const Tensor* out,
                            std::size_t lines, std::size_t length, int i) {
     if (out == nullptr) return;

@@ -115,22 +115,25 @@ struct Magnitude {
   }
 };
 
-// HiFloat8: the mantissa has as many bits as the exponent leaves, so that the
-// distance from 0 of an exponent gives its width.
+// TaperedExponent is the exponent of a number as HiFloat8 stores it: the width
+// of the mantissa, 3 - narrower bits, follows from the exponent's distance from
+// 0.
 struct TaperedExponent {
   VU value, distance;
-  VU above;  // how many of 3, 7 and 15 the distance exceeds
+  VU number;    // bits of the distance as a float32
+  VU narrower;  // 0 up to 3, 1 up to 7, 2 up to 15; 3 or more above
 
   HWY_INLINE explicit TaperedExponent(VU bits) {
     const DU du;
-    const VU bias = hn::Set(du, 127u);
+    const hn::RebindToSigned<DF> di;
     value = hn::ShiftRight<23>(bits);
-    distance = hn::Sub(hn::Max(value, bias), hn::Min(value, bias));
-    above = hn::Zero(du);
-    for (const std::uint32_t most : {3u, 7u, 15u}) {
-      above = hn::Sub(above,
-                      hn::VecFromMask(du, hn::Gt(distance, hn::Set(du, most))));
-    }
+    const auto exponent =
+        hn::Sub(hn::BitCast(di, value), hn::Set(di, std::int32_t{127}));
+    const auto positive = hn::Abs(exponent);
+    distance = hn::BitCast(du, positive);
+    number = hn::BitCast(du, hn::ConvertTo(DF(), positive));
+    narrower = hn::Sub(hn::Max(hn::ShiftRight<23>(number), hn::Set(du, 128u)),
+                       hn::Set(du, 128u));
   }
 };
 
@@ -139,11 +142,12 @@ struct TaperedExponent {
 HWY_INLINE VU tapered_bits(VU bits) {
   const DU du;
   const TaperedExponent exponent(bits);
-  const VU unit = hn::Shl(hn::Set(du, 1u << 20), exponent.above);
+  const VU unit = hn::Shl(hn::Set(du, 1u << 20),
+                          hn::Min(exponent.narrower, hn::Set(du, 3u)));
   const VU sum = hn::Add(bits, hn::ShiftRight<1>(unit));
   const VU rounded = hn::AndNot(hn::Sub(unit, hn::Set(du, 1u)), sum);
   const VU least = hn::Set(du, 105u << 23);
-  return hn::IfThenZeroElse(hn::Lt(exponent.value, hn::Set(du, 104u)),
+  return hn::IfThenZeroElse(hn::Lt(bits, hn::Set(du, 104u << 23)),
                             hn::Max(rounded, least));
 }
 
@@ -152,30 +156,27 @@ HWY_INLINE VU tapered_bits(VU bits) {
 HWY_INLINE VU tapered_code(VU bits) {
   const DU du;
   const TaperedExponent exponent(bits);
-  const auto shifted = [&](std::uint32_t value, VU by)
-                           HWY_ATTR { return hn::Shl(hn::Set(du, value), by); };
-  const VU mantissa = hn::And(bits, hn::Set(du, 0x7fffffu));
-  const VU negative = hn::IfThenElseZero(
-      hn::Lt(exponent.value, hn::Set(du, 127u)), hn::Set(du, 8u));
+  const VU mantissa = hn::ShiftRight<29>(hn::ShiftLeft<9>(bits));
+  const VU negative = hn::IfThenElseZero(hn::Lt(bits, hn::Set(du, 127u << 23)),
+                                         hn::Set(du, 8u));
   // Distances 0 and 1.
-  const VU near = hn::Or(hn::Or(shifted(8, exponent.distance), negative),
-                         hn::ShiftRight<20>(mantissa));
-  // The leading 1 of the distance is not stored; 2, 1 or 0 bits of it are left
-  // after 3 bits of mantissa have become so many.
-  const VU stored = hn::And(
-      hn::Shl(exponent.distance, hn::Sub(hn::Set(du, 3u), exponent.above)),
-      hn::Set(du, 15u));
-  const VU far = hn::Or(
-      hn::Or(hn::ShiftLeft<5>(hn::Add(exponent.above, hn::Set(du, 1u))),
-             hn::ShiftLeft<1>(negative)),
-      hn::Or(stored,
-             hn::Shr(mantissa, hn::Add(exponent.above, hn::Set(du, 20u)))));
+  const VU near =
+      hn::Add(hn::Add(hn::ShiftLeft<3>(exponent.distance), negative),
+              hn::Add(mantissa, hn::Set(du, 8u)));
+  // From 2 on: `narrower` + 1, the sign, the distance without its leading 1,
+  // which the exponent and the upper mantissa bits of `number` have, and the
+  // mantissa.
+  const VU distance = hn::Add(hn::ShiftRight<19>(exponent.number),
+                              hn::ShiftLeft<4>(exponent.narrower));
+  const VU far =
+      hn::Add(hn::Add(hn::Sub(distance, hn::Set(du, (128u << 4) - 32)),
+                      hn::Add(negative, negative)),
+              hn::Shr(mantissa, exponent.narrower));
+  const VU subnormal =
+      hn::Sub(hn::Max(exponent.value, hn::Set(du, 104u)), hn::Set(du, 104u));
   VU code =
       hn::IfThenElse(hn::Gt(exponent.distance, hn::Set(du, 1u)), far, near);
-  code = hn::IfThenElse(
-      hn::Lt(exponent.value, hn::Set(du, 112u)),
-      hn::Sub(hn::Max(exponent.value, hn::Set(du, 104u)), hn::Set(du, 104u)),
-      code);
+  code = hn::IfThenElse(hn::Lt(bits, hn::Set(du, 112u << 23)), subnormal, code);
   return hn::IfThenElse(hn::Gt(bits, hn::Set(du, 142u << 23)),
                         hn::Set(du, kBeyond), code);
 }

@@ -127,10 +127,10 @@ inline float scaled_value(float value, float scale) noexcept {
 //   NVFP4's tensor. Those along columns are not transposed: their lines are
 //   rows, as x's; square blocks have them along rows only. With the rule
 //   `given` the factor of each row is in scales (in), that of each column in
-//   column_scales (constant), both float32, and a value is not divided by it;
-//   blocks are rows and columns. With the rule `amax` there are no codes, and
-//   the scales are the largest magnitudes as float32. Partial result of values
-//   and of `amax`: ValuePartial.
+//   column_scales (constant), both float32; blocks are rows and columns. With
+//   the rule `amax` there are no codes, and the scales are the largest
+//   magnitudes as float32. Partial result of values and of `amax`:
+//   ValuePartial.
 enum class BlockRule : std::uint32_t {
   floor,  // up to microxcaling as MxRule
   ceil,
@@ -169,6 +169,9 @@ struct BlockArgs {
   std::uint32_t repeats;    // 0 or 1: each row has the scales of its blocks;
                             // if not, square blocks have one
   std::uint32_t hadamard;   // 0 or 1
+  std::uint32_t divides;    // 0 or 1: values are multiplied by f32(1 / factor)
+                            // of the rule `given`
+  std::uint32_t reserved;
 };
 // ValuePartial is what was seen of the elements of values and of `amax`.
 struct ValuePartial {

@@ -447,8 +447,9 @@ class Blocks {
     }
     const auto beyond = hn::Gt(rounded, largest);
     // Numbers that are not 0; elements that do not exist are.
-    const auto number = hn::And(hn::Ne(hn::ShiftLeft<1>(x_bits), hn::Zero(du)),
-                                hn::Lt(magnitude(x), hn::Set(du, kInfinity + 1)));
+    const auto number =
+        hn::And(hn::Ne(hn::ShiftLeft<1>(x_bits), hn::Zero(du)),
+                hn::Lt(magnitude(x), hn::Set(du, kInfinity + 1)));
     const auto count = [&](VU counted_so_far, hn::Mask<DU> mask) HWY_ATTR {
       return hn::Add(counted_so_far,
                      hn::IfThenElseZero(hn::And(mask, number), one));
@@ -592,7 +593,7 @@ class Blocks {
       bool finite = false;
       if (is_given_) {
         std::memcpy(group_factors.factors, scales, blocks * sizeof(float));
-        std::fill_n(group_factors.values, blocks, 1.0f);
+        set_given_values(group_factors.factors, blocks, group_factors.values);
       } else {
         bool has_nan = false;
         for (std::size_t b = 0; b < blocks; ++b) {
@@ -611,6 +612,14 @@ class Blocks {
       if (codes == nullptr) continue;
       cast(finite, x + i, part, random == nullptr ? nullptr : random + i,
            index + i, group_factors, packed_, codes + bytes_of(i, packed_));
+    }
+  }
+
+  // Sets the values of the scales that belong to given factors.
+  HWY_INLINE void set_given_values(const float* factors, std::size_t count,
+                                   float* values) const {
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = args_.divides != 0 ? 1 / factors[i] : 1.0f;
     }
   }
 
@@ -764,7 +773,7 @@ class Blocks {
     bool finite = false;
     if (is_given_) {
       std::memcpy(factors, scales, count * sizeof(float));
-      std::fill_n(values, kWidth, 1.0f);
+      set_given_values(factors, kWidth, values);
     } else {
       const auto exceeds = [&](VU magnitudes, std::uint32_t limit) HWY_ATTR {
         return !hn::AllFalse(du, hn::Gt(magnitudes, hn::Set(du, limit)));

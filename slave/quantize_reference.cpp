@@ -256,8 +256,11 @@ struct CellOutput {
 };
 
 // stored_scale() returns the value of a stored scale.
-float stored_scale(const BlockArgs& args, std::uint32_t bits) {
-  if (args.rule == BlockRule::given) return 1;
+float stored_scale(const BlockArgs& args, const BlockScale& scale) {
+  const std::uint32_t bits = scale.bits;
+  if (args.rule == BlockRule::given) {
+    return args.divides != 0 ? 1 / scale.factor : 1;
+  }
   if (args.scale_bytes == 4) return float_from_bits(bits);
   return args.rule == BlockRule::te_nvfp4 ||
                  args.rule == BlockRule::torchao_nvfp4
@@ -330,7 +333,7 @@ std::uint32_t quantize_cells(const BlockArgs& args, const RoundingKey& key,
             continue;
           }
           const float value = scaled_value(value_of(args.code, numbers, code),
-                                           stored_scale(args, scale.bits));
+                                           stored_scale(args, scale));
           put_value(
               args.code,
               out.codes + (out.by_column ? j : i) * out.code_layout.line_step,

@@ -187,6 +187,9 @@ struct BlockOptions {
   /// columns of x, instead of scales of blocks; any finite numbers above 0.
   const float* row_factors = nullptr;
   const float* column_factors = nullptr;  ///< the same of columns
+  /// Whether values are multiplied by float32(1 / factor) of a given factor. If
+  /// not, that is applied to the sums of their products.
+  bool divide = false;
 };
 
 /// BlockCodes is the codes of a matrix and their scales, row after row.
@@ -232,8 +235,7 @@ struct ValueReport {
 /// quantize_blocks() makes along rows and along columns, with the same random
 /// bits, in the same pass: code * scale, rounded to float32. Scales of NVFP4
 /// are without the factor of the tensor, amax / 2688, which is applied to a sum
-/// of products. Given factors are not divided by: their inverses are applied to
-/// the sum, too. Values lie as x does, along columns too.
+/// of products. Values lie as x does, along columns too.
 ///
 /// @param x float16, bfloat16 or float32
 /// @param format of the codes, which has a sign

@@ -8,10 +8,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "master/aten/checks.h"
@@ -19,11 +22,13 @@
 #include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 #include "swamp/float_formats.h"
+#include "swamp/product.h"
 
 namespace swamp::aten {
 namespace {
 
 using at::Tensor;
+using FiveTensors = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
 using TwoTensors = std::tuple<Tensor, Tensor>;
@@ -133,6 +138,17 @@ const std::uint8_t* data_of_bytes(const Tensor& bytes) {
                          : nullptr;
 }
 
+// scaled_by() returns a tensor and a scale that quantize() takes, for a scale
+// that may be inf, nan or 0, or have several elements, which are broadcast to
+// x.
+std::pair<Tensor, double> scaled_by(const Tensor& x, const Tensor& scale) {
+  if (scale.numel() == 1) {
+    const double factor = scale.item<double>();
+    if (factor > 0 && !std::isinf(factor)) return {x, factor};
+  }
+  return {x.to(at::kFloat) * scale, 1.0};
+}
+
 // The kernels below are for the keys CPU and Meta.
 
 // quantize() returns codes, amax, and how many elements were saturated, flushed
@@ -164,21 +180,41 @@ ThreeTensors quantize(const Tensor& x, std::int64_t format, double scale,
   return {codes, amax, counts};
 }
 
-// quantize_by() is quantize() with a scale that a recipe has computed: it may
-// be inf, nan or 0, or have several elements, which are broadcast to x. It
+// values_by() is quantize_by() with the values of the codes, as bfloat16. They
+// are not divided by the scale.
+ThreeTensors values_by(const Tensor& x, const Tensor& scale,
+                       std::int64_t format, std::int64_t rounding,
+                       std::int64_t policy) {
+  require_rows(x, "quantized_values");
+  const FloatFormat& to = format_of(format);
+  const auto options = x.options();
+  Tensor values = at::empty_like(x, options.dtype(at::kBFloat16),
+                                 at::MemoryFormat::Contiguous);
+  Tensor amax = at::empty({}, options.dtype(at::kFloat));
+  Tensor seen = at::empty_like(amax);
+  computed(values, [&] {
+    const auto [scaled, factor] = scaled_by(x, scale);
+    const Tensor in = row_major(scaled);
+    const QuantizeReport report = swamp::quantized_values(
+        array_of(in), to.type, array_of(values),
+        {static_cast<float>(factor), enumerator<Rounding>(rounding),
+         enumerator<CastPolicy>(policy)});
+    *data_of<float>(amax) = report.amax;
+    *data_of<float>(seen) = report.nan_count == 0
+                                ? report.amax
+                                : std::numeric_limits<float>::quiet_NaN();
+  });
+  return {values, amax, seen};
+}
+
+// quantize_by() is quantize() with a scale that a recipe has computed, as
+// scaled_by() takes it. It
 // returns codes, amax, and amax or nan if x has a nan.
 ThreeTensors quantize_by(const Tensor& x, const Tensor& scale,
                          std::int64_t format, std::int64_t rounding,
                          std::int64_t policy) {
-  double factor = 1;
-  Tensor scaled = x;
-  if (!x.is_meta()) {
-    if (scale.numel() == 1) factor = scale.item<double>();
-    if (scale.numel() != 1 || !(factor > 0) || std::isinf(factor)) {
-      factor = 1;
-      scaled = x.to(at::kFloat) * scale;
-    }
-  }
+  const auto [scaled, factor] =
+      x.is_meta() ? std::pair{x, 1.0} : scaled_by(x, scale);
   auto [codes, amax, counts] =
       quantize(scaled, format, factor, rounding, policy, 0, {});
   Tensor seen = at::empty_like(amax);
@@ -270,6 +306,27 @@ float amax_of(const OptionalTensor& tensor) {
                             : std::numeric_limits<float>::quiet_NaN();
 }
 
+// block_options() returns what codes and values of blocks have in common.
+BlockOptions block_options(const Blocks& blocks, std::int64_t block,
+                           const OptionalTensor& tensor_amax,
+                           std::int64_t rounding, std::int64_t policy,
+                           bool hadamard, const OptionalTensor& seed,
+                           const Tensor& random) {
+  BlockOptions options;
+  options.scaling = blocks.scaling;
+  options.block = static_cast<std::size_t>(block);
+  options.square = blocks.square;
+  options.tensor_amax = amax_of(tensor_amax);
+  options.rounding = enumerator<Rounding>(rounding);
+  options.policy = enumerator<CastPolicy>(policy);
+  options.hadamard = hadamard;
+  if (is_defined(seed)) {
+    options.seed = static_cast<std::uint64_t>(seed->item<std::int64_t>());
+  }
+  options.random = data_of_bytes(random);
+  return options;
+}
+
 // quantize_blocks() returns codes and scales along rows, and along columns; an
 // absent one has no elements.
 FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
@@ -308,24 +365,133 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
       one->arrays = {array_of(one->codes, to.type),
                      array_of(one->scales, blocks.scales)};
     }
-    BlockOptions options;
-    options.scaling = blocks.scaling;
-    options.block = static_cast<std::size_t>(block);
-    options.square = square;
-    options.tensor_amax = amax_of(tensor_amax);
-    options.rounding = enumerator<Rounding>(rounding);
-    options.policy = enumerator<CastPolicy>(policy);
-    options.hadamard = hadamard;
-    if (is_defined(seed)) {
-      options.seed = static_cast<std::uint64_t>(seed->item<std::int64_t>());
-    }
-    options.random = data_of_bytes(bytes);
+    const BlockOptions options = block_options(
+        blocks, block, tensor_amax, rounding, policy, hadamard, seed, bytes);
     const Tensor in = row_major(x);
     swamp::quantize_blocks(matrix_of(in), rows ? &along_rows.arrays : nullptr,
                            columns ? &along_columns.arrays : nullptr, options);
   });
   return {along_rows.codes, along_rows.scales, along_columns.codes,
           along_columns.scales};
+}
+
+// quantized_values() returns the values along rows and along columns, of which
+// an absent one has no elements, and: the largest magnitude, that of the
+// columns, the largest magnitude or nan if x has a nan, and counts of saturated
+// and flushed elements. The values are bfloat16, or float32 if that has not all
+// of them, or if `wide`; Meta says bfloat16.
+FiveTensors quantized_values(
+    const Tensor& x, std::int64_t format, std::int64_t scaling, bool rows,
+    bool columns, std::int64_t block, bool square,
+    const OptionalTensor& tensor_amax, std::int64_t rounding,
+    std::int64_t policy, bool hadamard, const OptionalTensor& seed,
+    const OptionalTensor& random, const OptionalTensor& column_amax,
+    const OptionalTensor& row_factors, const OptionalTensor& column_factors,
+    bool divide, bool wide) {
+  require_rows(x, "quantized_values");
+  require_matrix(x, "x");
+  const FloatFormat& to = format_of(format);
+  const Blocks blocks(scaling, block, square, x.sym_size(1));
+  const auto factors_of = [&](const OptionalTensor& factors, int dimension,
+                              const char* name) {
+    if (!is_defined(factors)) return Tensor();
+    TORCH_CHECK(factors->scalar_type() == at::kFloat &&
+                    factors->sym_numel() == x.sym_size(dimension),
+                name, ": got the shape ", factors->sym_sizes(), " of ",
+                c10::toString(factors->scalar_type()),
+                ", expected Float, one for each of ", x.sym_size(dimension));
+    return row_major(*factors);
+  };
+  const Tensor of_rows = factors_of(row_factors, 0, "row_factors");
+  const Tensor of_columns = factors_of(column_factors, 1, "column_factors");
+  const Tensor bytes = random_bytes(random, x);
+  Tensor along_rows, along_columns;
+  const auto make = [&](at::ScalarType dtype) {
+    const auto output = [&](bool wanted) {
+      auto sizes = x.sym_sizes().vec();
+      if (!wanted) sizes = {0};
+      return at::empty_symint(sizes, x.options().dtype(dtype));
+    };
+    along_rows = output(rows);
+    along_columns = output(columns && !square);
+  };
+  make(wide ? at::kFloat : at::kBFloat16);
+  Tensor amax = at::empty({2}, x.options().dtype(at::kFloat));
+  Tensor seen = at::empty({}, amax.options());
+  Tensor counts = at::empty({2}, x.options().dtype(at::kLong));
+  computed(amax, [&] {
+    BlockOptions options = block_options(blocks, block, tensor_amax, rounding,
+                                         policy, hadamard, seed, bytes);
+    options.column_amax = amax_of(column_amax);
+    options.row_factors = of_rows.defined() ? data_of<float>(of_rows) : nullptr;
+    options.column_factors =
+        of_columns.defined() ? data_of<float>(of_columns) : nullptr;
+    options.divide = divide;
+    const Tensor in = row_major(x);
+    ValueReport report;
+    for (;;) {
+      const Matrix r = rows ? matrix_of(along_rows) : Matrix{},
+                   c = columns && !square ? matrix_of(along_columns) : Matrix{};
+      report =
+          swamp::quantized_values(matrix_of(in), to.type, rows ? &r : nullptr,
+                                  columns && !square ? &c : nullptr, options);
+      if (report.exact ||
+          (rows ? along_rows : along_columns).scalar_type() == at::kFloat) {
+        break;
+      }
+      make(at::kFloat);
+    }
+    data_of<float>(amax)[0] = report.amax;
+    data_of<float>(amax)[1] = report.column_amax;
+    *data_of<float>(seen) = report.has_nan
+                                ? std::numeric_limits<float>::quiet_NaN()
+                                : std::max(report.amax, report.column_amax);
+    data_of<std::int64_t>(counts)[0] =
+        static_cast<std::int64_t>(report.saturated);
+    data_of<std::int64_t>(counts)[1] =
+        static_cast<std::int64_t>(report.flushed);
+  });
+  return {along_rows, along_columns, amax, seen, counts};
+}
+
+// block_amax() returns the largest magnitude of each row and of each column, of
+// columns after the Hadamard transform if `hadamard`; the largest of all rows
+// and of all columns; and the largest or nan if x has a nan.
+FourTensors block_amax(const Tensor& x, bool rows, bool columns,
+                       bool hadamard) {
+  require_rows(x, "block_amax");
+  require_matrix(x, "x");
+  constexpr int kBlock = 128;
+  const auto output = [&](bool wanted, int along, int across) {
+    std::vector<c10::SymInt> sizes{0, 0};
+    if (wanted) {
+      sizes = {x.sym_size(along), (x.sym_size(across) + kBlock - 1) / kBlock};
+    }
+    return at::empty_symint(sizes, x.options().dtype(at::kFloat));
+  };
+  Tensor of_rows = output(rows, 0, 1), of_columns = output(columns, 1, 0);
+  Tensor amax = at::empty({2}, of_rows.options());
+  Tensor seen = at::empty({}, of_rows.options());
+  computed(amax, [&] {
+    const swamp::Tensor r = array_of(of_rows), c = array_of(of_columns);
+    BlockOptions options;
+    options.block = kBlock;
+    options.hadamard = hadamard;
+    const Tensor in = row_major(x);
+    const ValueReport report = swamp::block_amax(
+        matrix_of(in), rows ? &r : nullptr, columns ? &c : nullptr, options);
+    data_of<float>(amax)[0] = report.amax;
+    data_of<float>(amax)[1] = report.column_amax;
+    *data_of<float>(seen) = report.has_nan
+                                ? std::numeric_limits<float>::quiet_NaN()
+                                : std::max(report.amax, report.column_amax);
+  });
+  const auto most = [](const Tensor& blocks) {
+    return blocks.size(1) == 0
+               ? at::zeros({blocks.size(0), 1}, blocks.options())
+               : blocks.amax(1, true);
+  };
+  return {most(of_rows), most(of_columns), amax, seen};
 }
 
 Tensor dequantize_blocks(const Tensor& codes, const Tensor& scales,
@@ -412,6 +578,71 @@ Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
   });
 }
 
+// value_product() is a * b^T of matrices of values, with the sums of product():
+// times `factor`, and, of each row and column of the result or of all, the
+// scales. A matrix of float32 values makes the product one of float32. NVFP4
+// has the amax of the tensors instead of scales. Otherwise as scaled_product().
+Tensor value_product(const Tensor& a, const Tensor& b,
+                     const OptionalTensor& a_scale,
+                     const OptionalTensor& b_scale,
+                     const OptionalTensor& a_amax, const OptionalTensor& b_amax,
+                     at::ScalarType dtype, at::TensorList seen) {
+  require_matrix(a, "a");
+  require_matrix(b, "b");
+  Tensor out = at::empty_symint({a.sym_size(0), b.sym_size(0)},
+                                a.options().dtype(dtype));
+  require_rows(out, "value_product");
+  return computed(out, [&] {
+    for (const Tensor& one : seen) {
+      if (std::isfinite(one.item<float>())) continue;
+      out.fill_(std::numeric_limits<double>::quiet_NaN());
+      return;
+    }
+    const bool wide =
+        a.scalar_type() == at::kFloat || b.scalar_type() == at::kFloat;
+    const auto type = wide ? at::kFloat : at::kBFloat16;
+    const auto matrices = [](const Tensor& x) {
+      const auto step = [&](int dimension) {
+        return static_cast<std::size_t>(x.stride(dimension));
+      };
+      return Matrices{const_cast<void*>(const_data(x)),
+                      1,
+                      static_cast<std::size_t>(x.size(0)),
+                      static_cast<std::size_t>(x.size(1)),
+                      0,
+                      step(0),
+                      step(1),
+                      *scalar_type(x.scalar_type())};
+    };
+    const Tensor x = a.to(type), y = b.to(type);
+    ProductOptions options;
+    Tensor row_scale, column_scale;
+    for (const auto& [scale, of_all] :
+         {std::pair{&a_scale, &row_scale}, {&b_scale, &column_scale}}) {
+      if (!is_defined(*scale)) continue;
+      if ((*scale)->numel() == 1) {
+        options.alpha *= (*scale)->item<float>();
+      } else {
+        *of_all = (*scale)->to(at::kFloat);
+      }
+    }
+    if (is_defined(a_amax) && is_defined(b_amax)) {
+      options.alpha =
+          a_amax->item<float>() * b_amax->item<float>() / (6 * 6 * 448 * 448);
+    }
+    const bool has_scales = row_scale.defined() || column_scale.defined();
+    Tensor sums = out;
+    if (has_scales || (dtype != type && dtype != at::kFloat)) {
+      sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
+    }
+    swamp::product(matrices(sums), matrices(x), matrices(y).transposed(),
+                   options);
+    if (row_scale.defined()) sums.mul_(row_scale.view({-1, 1}));
+    if (column_scale.defined()) sums.mul_(column_scale.view({1, -1}));
+    if (!sums.is_same(out)) out.copy_(sums);
+  });
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
@@ -424,6 +655,10 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
   define<&quantize_by, kNone>(
       m,
       "_quantize_by(Tensor x, Tensor scale, int format, int rounding=0, "
+      "int policy=0) -> (Tensor, Tensor, Tensor)");
+  define<&values_by, kNone>(
+      m,
+      "_values_by(Tensor x, Tensor scale, int format, int rounding=0, "
       "int policy=0) -> (Tensor, Tensor, Tensor)");
   define<&dequantize, kNone>(
       m,
@@ -441,6 +676,24 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       "Tensor? tensor_amax=None, int rounding=0, int policy=0, "
       "bool hadamard=False, Tensor? seed=None, Tensor? random=None) -> "
       "(Tensor, Tensor, Tensor, Tensor)");
+  define<&quantized_values, kNone>(
+      m,
+      "quantized_values(Tensor x, int format, int scaling, bool rows=True, "
+      "bool columns=False, int block=0, bool square=False, "
+      "Tensor? tensor_amax=None, int rounding=0, int policy=0, "
+      "bool hadamard=False, Tensor? seed=None, Tensor? random=None, "
+      "Tensor? column_amax=None, Tensor? row_factors=None, "
+      "Tensor? column_factors=None, bool divide=False, bool wide=False) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor)");
+  define<&block_amax, kNone>(
+      m,
+      "_block_amax(Tensor x, bool rows, bool columns, bool hadamard) -> "
+      "(Tensor, Tensor, Tensor, Tensor)");
+  define<&value_product, kNone>(
+      m,
+      "_value_product(Tensor a, Tensor b, Tensor? a_scale, Tensor? b_scale, "
+      "Tensor? a_amax, Tensor? b_amax, ScalarType dtype, Tensor[] seen) -> "
+      "Tensor");
   define<&dequantize_blocks, kNone>(
       m,
       "dequantize_blocks(Tensor codes, Tensor scales, int format, "

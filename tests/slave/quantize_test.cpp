@@ -237,6 +237,7 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
         args.hadamard =
             how.hadamard && !is_given && one.square == 0 && one.rows % 16 == 0;
         args.column_tensor_scale = args.tensor_scale * 1.5f;
+        args.divides = how.rows && how.columns;
         if (has_values) set_values(kCases[one.format], how.form, args.code);
         const auto scales = [&](std::size_t count) {
           return (count + one.block - 1) / one.block * one.scale_bytes;

@@ -168,6 +168,42 @@ def quantize_blocks(
             BlockCodes(*found[2:]) if columns else None)
 
 
+class Values(NamedTuple):
+    """What :func:`quantized_values` returns."""
+    rows: Optional[Tensor]  #: along rows, like x
+    columns: Optional[Tensor]  #: along columns, like x
+    #: The largest abs(x), float32; nan if x has a nan that the scaling does not skip.
+    amax: Tensor
+    saturated: Tensor  #: values beyond the largest number, int64
+    flushed: Tensor  #: values that became 0, but were not, int64
+
+
+def quantized_values(
+        x: Tensor, format: Format, scaling: Scaling, *, rows: bool = True,
+        columns: bool = False, block: int = 0, square: bool = False,
+        tensor_amax: Optional[Tensor] = None,
+        rounding: Optional[Rounding] = None, policy: Policy = "saturate",
+        hadamard: bool = False, seed: int = 0, random: Optional[Tensor] = None,
+        column_amax: Optional[Tensor] = None) -> Values:
+    """The values of the codes that :func:`quantize_blocks` makes, times their scales,
+    in one pass: bfloat16, or float32 if bfloat16 lacks bits of some. Those along
+    columns are not transposed. NVFP4's are without the factor of the tensor, its amax
+    / 2688. Square blocks have the same values along rows and along columns.
+
+    Args:
+        column_amax: of NVFP4: tensor_amax of the columns, if theirs is another one.
+        The others are those of :func:`quantize_blocks`.
+    """
+    along_rows, along_columns, amax, _, counts = _ops.quantized_values(
+        x, _number(format), index_of("scaling", scaling, SCALINGS),
+        rows or (square and columns), columns, block, square, tensor_amax,
+        _rounding(rounding, format), index_of("policy", policy, POLICIES), hadamard,
+        torch.tensor(seed, device="cpu"), random, column_amax)
+    return Values(along_rows if rows else None,
+                  (along_rows if square else along_columns) if columns else None,
+                  amax.max() if rows or square else amax[1], *counts)
+
+
 def dequantize_blocks(codes: BlockCodes, scaling: Scaling,
                       dtype: torch.dtype = torch.float32, *, block: int = 0,
                       square: bool = False,

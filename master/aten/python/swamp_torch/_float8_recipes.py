@@ -97,8 +97,13 @@ class Float8LinearConfig:
     #: of each optimizer. False: the gradients are products of the codes, as the
     #: originals', in which an overflow may be finite.
     propagate_nonfinite: bool = True
+    #: How products are summed: "float32", one chain of fused multiply-adds over the
+    #: values of the codes, with the scales applied to the sum or, if they are powers
+    #: of two or NVFP4's, to the values; "exact", within a block or row, rounded once.
+    accumulation: Literal["float32", "exact"] = "float32"
 
     def __post_init__(self) -> None:
+        index_of("accumulation", self.accumulation, ("float32", "exact"))
         self.casts()  # refuses what has no rule
 
     @staticmethod
@@ -116,7 +121,8 @@ class Float8LinearConfig:
                 (``amax_epsilon``, ``use_power_2_scales``); te_block:
                 ``power_2_scale``; nvfp4: ``disable_rht``,
                 ``disable_stochastic_rounding``, ``disable_2d_quantization``. All
-                take ``seed``, ``process_group`` and ``propagate_nonfinite``.
+                take ``seed``, ``process_group``, ``propagate_nonfinite`` and
+                ``accumulation``.
 
         Raises:
             ValueError: no recipe has that name, or it has not that option.
@@ -162,6 +168,7 @@ class Cast(NamedTuple):
     hadamard: bool = False
     skip_nan: bool = True  #: of amax
     needs_amax: bool = False  #: whether blocks need the tensor's amax
+    wide: bool = False  #: of blocks, whether bfloat16 lacks bits of the values
 
 
 def _cast(config: Any, role: str) -> Cast:
@@ -212,7 +219,8 @@ def _cast(config: Any, role: str) -> Cast:
         scaling=index_of("scaling", scaling, SCALINGS),
         square=granularity is ScalingGranularity.SQUARE,
         hadamard=getattr(cast, "hadamard", False),
-        needs_amax="nvfp4" in scaling, **common)
+        needs_amax="nvfp4" in scaling,
+        wide=scaling in ("te_block", "torchao_float8"), **common)
 
 
 def _all(cast: CastConfig, **others: Any) -> Dict[str, Any]:
@@ -263,7 +271,7 @@ def _nvfp4(disable_rht: bool = False, disable_stochastic_rounding: bool = False,
 
 
 # The options of every recipe.
-_COMMON = ("seed", "process_group", "propagate_nonfinite")
+_COMMON = ("seed", "process_group", "propagate_nonfinite", "accumulation")
 
 # The fields of a Float8LinearConfig from the options of a recipe.
 _RECIPES: Dict[str, Any] = {

@@ -7,10 +7,13 @@ torchao, Transformer Engine and torch_npu define::
     config = float8.Float8LinearConfig.from_recipe_name("te_delayed_hybrid")
     float8.convert_to_float8_training(model, config=config)
 
-Forward, gradient of the input and gradient of the weight are products of codes,
-whose sums are exact within a block or row and rounded once: the same bits on any
-number of threads. Casts have the bits of the originals; the sums of a GPU have no
-documented order.
+Forward, gradient of the input and gradient of the weight are products of the values
+of codes, which bfloat16 has exactly (or float32, if an exponent is too small or a
+block's scale no power of two), so a step takes little longer than one in bfloat16.
+``accumulation`` chooses the sums: "float32" in the order of every other product, or
+"exact" within a block or row, rounded once, several times slower. Both have the same
+bits on any number of threads and every CPU. Casts have the bits of the originals; the
+sums of a GPU have no documented order.
 
 The module also has the casts themselves (:func:`quantize`, :func:`quantize_blocks`
 and their inverses), scale managers (:class:`ScaleManager`), and :func:`report`.
@@ -49,23 +52,25 @@ State dicts have Transformer Engine's ``scale_fwd``, ``amax_history_fwd``,
 ``scale_bwd`` and ``amax_history_bwd``, and ``rounding_seed``: a resumed run has the
 same bits. ``torch.compile(fullgraph=True)`` sees one graph of a model; inductor adds
 the bias before the output is rounded to 16 bits, ``aot_eager`` and layers without a
-bias have the bits of eager mode. There is no float8 all-gather of FSDP2 and no cache
-of the weight's codes between micro-batches.
+bias have the bits of eager mode. There is no float8 all-gather of FSDP2.
 """
 
+import contextlib
 import itertools
+import json
 import math
 import weakref
-from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
-                    Tuple)
+from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional,
+                    Sequence, Tuple)
 
 import torch
 from torch import Tensor
 
 from . import _float8_recompute as recompute
-from ._float8_operators import (FORMATS, BlockCodes, Quantized, ScaleManager, amax,
+from ._float8_operators import (FORMATS, SCALINGS, BlockCodes, Quantized, ScaleManager, amax,
                                 dequantize, dequantize_blocks,
-                                hadamard_transform, quantize, quantize_blocks)
+                                hadamard_transform, quantize, quantize_blocks,
+                                quantized_values)
 from ._float8_recipes import (Cast, CastConfig, Float8LinearConfig,
                               Float8LinearRecipeName, ScalingGranularity,
                               ScalingType)
@@ -74,9 +79,10 @@ from ._float8_report import Record, recording, report
 __all__ = [
     "BlockCodes", "CastConfig", "Float8Linear", "Float8LinearConfig",
     "Float8LinearRecipeName", "Quantized", "ScaleManager",
-    "ScalingGranularity", "ScalingType", "amax", "convert_to_float8_training",
+    "ScalingGranularity", "ScalingType", "amax", "cached_weights",
+    "convert_to_float8_training",
     "dequantize", "dequantize_blocks", "hadamard_transform", "quantize",
-    "quantize_blocks", "recording", "report", "update_scales",
+    "quantize_blocks", "quantized_values", "recording", "report", "update_scales",
 ]
 
 _ops = torch.ops.swamp
@@ -95,8 +101,9 @@ _METHODS = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getatt
 
 class _Operand(NamedTuple):
     """A matrix [rows, sums] of a product."""
-    codes: Tensor  # of kind "none", the matrix itself
-    scales: Optional[Tensor]  # of blocks; or the factor of the tensor or of rows
+    codes: Tensor  # or their values; of kind "none", the matrix itself
+    # Of blocks; or the factor of the tensor or of rows. Values have only factors.
+    scales: Optional[Tensor]
     amax: Optional[Tensor]  # of the tensor, if blocks need it
     cast: Cast
 
@@ -121,14 +128,19 @@ class _Operand(NamedTuple):
                 self.amax)
 
 
-def _product(a: _Operand, b: _Operand, dtype: torch.dtype,
+def _product(a: _Operand, b: _Operand, dtype: torch.dtype, exact: bool,
              seen: Sequence[Optional[Tensor]] = ()) -> Tensor:
     """a * b^T, or nan if an amax that was seen is not finite. Operands in high
     precision are multiplied by PyTorch."""
     found = [amax for amax in seen if amax is not None]
     result: Tensor
     if a.cast.kind != "none":
-        result = _ops._scaled_product(*a.arguments(), *b.arguments(), dtype, found)
+        if exact:
+            result = _ops._scaled_product(*a.arguments(), *b.arguments(), dtype,
+                                          found)
+        else:
+            result = _ops._value_product(a.codes, b.codes, a.scales, b.scales,
+                                         a.amax, b.amax, dtype, found)
         return result
     result = torch.mm(a.codes, b.codes.t()).to(dtype)
     for amax in found:
@@ -146,6 +158,7 @@ class _State(NamedTuple):
     key: Tensor  # the layer's number, a tensor because torch.compile guards an int
     rank: int  # of the process; changes the random bits
     propagates: bool  # an inf or nan, to a gradient
+    exact: bool  # whether products have exact sums
 
 
 def _along_rows(x: Tensor, cast: Cast, role: str, state: _State,
@@ -184,6 +197,61 @@ def _along_rows(x: Tensor, cast: Cast, role: str, state: _State,
     return _Operand(codes, scales, of_tensor, cast), None
 
 
+def _values(x: Tensor, cast: Cast, rows: bool, columns: bool, hadamard: bool,
+            role: str, state: _State, seed: Optional[Tensor]
+            ) -> Tuple[_Operand, _Operand, Optional[Tensor]]:
+    """The values of the codes of a matrix and of its transpose, if these are wanted,
+    and the largest magnitude that was seen, nan if the matrix has a nan."""
+    how = (cast.format, cast.rounding, cast.policy)
+    if cast.kind == "none":
+        first = _Operand(x, None, None, cast)
+        return first, first._replace(codes=x.t()), None
+    if cast.kind in ("tensor", "delayed"):
+        if cast.kind == "delayed":
+            slot = _SLOTS[role]
+            scale, inverse = state.scale[slot], state.scale_inv[slot].clone()
+        else:
+            scale, inverse = _ops._current_scale(
+                _ops.amax(x, cast.skip_nan), cast.manager, cast.options,
+                cast.backward)
+        values, found, seen = _ops._values_by(x, scale, *how)
+        if cast.kind == "delayed":
+            _ops._observe(state.amax, slot, found, state.most)
+        first = _Operand(values, inverse, None, cast)
+        return first, first._replace(codes=values.t()), seen
+    amax: List[Optional[Tensor]] = [None, None]
+    factors: List[Optional[Tensor]] = [None, None]
+    scales: List[Optional[Tensor]] = [None, None]
+    seen = None
+    if cast.kind == "row" or cast.needs_amax:
+        *of_lines, of_all, seen = _ops._block_amax(x, rows, columns, hadamard)
+        if cast.needs_amax:
+            amax = [of_all[0], of_all[1]]
+        else:
+            for i, found in enumerate(of_lines):
+                factors[i], inverse = _ops._current_scale(
+                    found, cast.manager or "torchao.float8.rowwise",
+                    cast.options or _ROW_OPTIONS[SCALINGS[cast.scaling]],
+                    cast.backward)
+                if cast.manager:
+                    scales[i] = inverse
+    along_rows, along_columns, _, one, _ = _ops.quantized_values(
+        x, cast.format, cast.scaling, rows or cast.square, columns, 0, cast.square,
+        amax[0] if rows or cast.square else amax[1], cast.rounding, cast.policy,
+        hadamard, seed, None, amax[1], factors[0], factors[1], not cast.manager,
+        cast.wide)
+    return (_Operand(along_rows, scales[0], amax[0], cast),
+            _Operand((along_rows if cast.square else along_columns).t(), scales[1],
+                     amax[0] if cast.square else amax[1], cast),
+            one if seen is None else seen)
+
+
+# torchao's scales of rows, as options of their manager.
+_ROW_OPTIONS = {name: json.dumps({"round_scales_to_power_of_2": power})
+                for name, power in (("torchao_float8", False),
+                                    ("torchao_float8_power_of_2", True))}
+
+
 def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
                wanted: Tuple[bool, bool], record: Optional[Record]
                ) -> Tuple[Optional[_Operand], Optional[_Operand],
@@ -191,6 +259,8 @@ def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
     """The operands of a matrix and of its transpose, if they are wanted, and what
     its largest magnitude is, nan if it has a nan, if that must propagate."""
     row, column = casts
+    if not state.exact:
+        return _quantized_values(x, role, casts, state, wanted, record)
     of_tensor: Optional[Tensor] = None
     seen: Optional[Tensor] = None
     if state.propagates and any(
@@ -236,29 +306,73 @@ def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
     return first, second, seen if state.propagates else None
 
 
+def _quantized_values(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
+                      wanted: Tuple[bool, bool], record: Optional[Record]
+                      ) -> Tuple[Optional[_Operand], Optional[_Operand],
+                                 Optional[Tensor]]:
+    """:func:`_quantized` with values instead of codes."""
+    row, column = casts
+    seed: Optional[Tensor] = None
+    if row.rounding == 2 or column.rounding == 2:
+        if role == "grad_output":
+            seed = state.seed + (state.rank << 48)
+            state.seed.add_(2)
+        else:
+            seed = state.seed[_SLOTS[role]]
+    first: Optional[_Operand] = None
+    second: Optional[_Operand] = None
+    seen: Optional[Tensor] = None
+    if all(wanted) and row._replace(hadamard=column.hadamard) == column:
+        first, second, seen = _values(x, column, True, True, column.hadamard, role,
+                                      state, seed)
+        first = first._replace(cast=row)
+    else:
+        if wanted[0]:
+            first, _, seen = _values(x, row, True, False, False, role, state, seed)
+        if wanted[1]:
+            _, second, one = _values(x, column, False, True, column.hadamard, role,
+                                     state, seed)
+            seen = one if seen is None else seen
+    if record is not None and any(wanted):
+        # From the codes, which have the scales of blocks.
+        cast = casts[not wanted[0]]
+        matrix = x if wanted[0] else x.t()
+        record.operand(role, matrix, _along_rows(
+            matrix, cast, role, state._replace(most=torch.zeros_like(state.most)),
+            seed)[0])
+    return first, second, seen if state.propagates else None
+
+
 class _Linear(torch.autograd.Function):
     """input [rows, in] * weight [out, in]^T."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, casts: Dict[str, Cast],
                 state: _State, now: _State, trains: bool,
-                record: Optional[Record]) -> Tensor:
+                record: Optional[Record], cache: Optional[Dict[str, Any]]) -> Tensor:
         """`now` is the state of this forward pass; `trains` whether a backward pass
-        may follow."""
+        may follow; `cache` has the operands of the weight."""
         needs_input, needs_weight = (trains and needs
                                      for needs in ctx.needs_input_grad[:2])
         x, x_for_grad, x_seen = _quantized(
             input, "input", (casts["input"], casts["input_for_grad_weight"]),
             now, (True, needs_weight), record)
-        w, w_for_grad, w_seen = _quantized(
-            weight, "weight", (casts["weight"], casts["weight_for_grad_input"]),
-            now, (True, needs_input), record)
+        key = weight.data_ptr(), weight._version, weight.dtype
+        if cache and cache["key"] == key and (cache["both"] or not needs_input):
+            w, w_for_grad, w_seen = cache["operands"]
+        else:
+            w, w_for_grad, w_seen = _quantized(
+                weight, "weight", (casts["weight"], casts["weight_for_grad_input"]),
+                now, (True, needs_input), record)
+            if cache is not None:
+                cache.update(key=key, both=needs_input,
+                             operands=(w, w_for_grad, w_seen))
         ctx.casts, ctx.state, ctx.record = casts, state, record
         ctx.dtypes = input.dtype, weight.dtype
         saved = [one and one[:3] or (None,) * 3 for one in (x_for_grad, w_for_grad)]
         ctx.save_for_backward(*saved[0], *saved[1], x_seen, w_seen,
                               *((input, weight) if record else ()))
-        output = _product(x, w, input.dtype)
+        output = _product(x, w, input.dtype, state.exact)
         if record is not None:
             record.result("output", output, torch.mm(
                 input.float(), weight.float().t()))
@@ -278,10 +392,11 @@ class _Linear(torch.autograd.Function):
         seen = (*saved[6:8], dy_seen)
         if needs_input:
             w = _Operand(*saved[3:6], casts["weight_for_grad_input"])
-            grad_input = _product(dy, w, ctx.dtypes[0], seen)
+            grad_input = _product(dy, w, ctx.dtypes[0], ctx.state.exact, seen)
         if needs_weight:
             x = _Operand(*saved[:3], casts["input_for_grad_weight"])
-            grad_weight = _product(dy_for_grad, x, ctx.dtypes[1], seen)
+            grad_weight = _product(dy_for_grad, x, ctx.dtypes[1], ctx.state.exact,
+                                   seen)
         if record is not None:
             wide = grad.float()
             if grad_input is not None:
@@ -290,7 +405,7 @@ class _Linear(torch.autograd.Function):
             if grad_weight is not None:
                 record.result("grad_weight", grad_weight,
                               torch.mm(wide.t(), saved[8].float()))
-        return grad_input, grad_weight, None, None, None, None, None
+        return grad_input, grad_weight, None, None, None, None, None, None
 
 
 def _entry(key: str) -> property:
@@ -340,7 +455,9 @@ class Float8Linear(torch.nn.Linear):
             ones, ones.clone(), torch.zeros_like(ones),
             torch.tensor(getattr(config, "seed", 0), device="cpu"),
             torch.tensor(math.inf, device="cpu"), torch.zeros(0, device="cpu"),
-            _rank(), getattr(config, "propagate_nonfinite", True))
+            _rank(), getattr(config, "propagate_nonfinite", True),
+            getattr(config, "accumulation", "float32") == "exact")
+        self._cache: Optional[Dict[str, Any]] = None
         self._record: Optional[Record] = None
         # How many seeds a forward pass takes for the input, and for the weight.
         self._seeds = [2 * any(
@@ -429,7 +546,8 @@ class Float8Linear(torch.nn.Linear):
                 self.training, grad)
             now = now._replace(scale=scale, scale_inv=scale_inv, seed=seed, most=most)
         output: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
-            rows, self.weight, self._casts, self._state, now, grad, self._record)
+            rows, self.weight, self._casts, self._state, now, grad, self._record,
+            None if torch.compiler.is_compiling() else self._cache)
         output = output.reshape(*input.shape[:-1], output.size(-1))
         return output if self.bias is None else (
             output + self.bias.to(output.dtype))
@@ -491,6 +609,29 @@ def _rebind(layer: torch.nn.Module) -> None:
         for hook in layer._load_state_dict_pre_hooks.values():
             if getattr(hook, "with_module", False):
                 hook.module = weakref.ref(layer)
+
+
+@contextlib.contextmanager
+def cached_weights(model: torch.nn.Module) -> Iterator[None]:
+    """A context in which the layers of a converted model quantize their weights once:
+    for the micro batches of a step, or in evaluation. A weight that an operator has
+    changed in place is quantized again, one whose ``.data`` was changed is not, so the
+    context should end before the optimizer's step. Weights with delayed scaling or
+    stochastic rounding are quantized each time; so are all in compiled code.
+    """
+    layers = [module for module in model.modules()
+              if isinstance(module, Float8Linear)
+              and not any(cast.kind == "delayed" or cast.rounding == 2
+                          for role, cast in module._casts.items()
+                          if role.startswith("weight"))]
+    before = [layer._cache for layer in layers]
+    for layer in layers:
+        layer._cache = {} if layer._cache is None else layer._cache
+    try:
+        yield
+    finally:
+        for layer, cache in zip(layers, before):
+            layer._cache = cache
 
 
 def update_scales(model: torch.nn.Module) -> None:
