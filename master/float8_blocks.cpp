@@ -325,7 +325,7 @@ struct Stripes {
     operation.traffic_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(
         std::size_t{operation.operands[BlockOperand::x].unit_bytes} * 2,
         std::numeric_limits<std::uint32_t>::max()));
-    if (args.stripe_rows > 1) {
+    if (args.stripe_rows > 1 && has_codes()) {
       operation.scratch_bytes =
           static_cast<std::uint32_t>(args.stripe_rows * slave::kBlockWidth);
     }
@@ -540,7 +540,9 @@ ValueReport quantized_values(const Matrix& x, ScalarType type,
                   block_args(call, format)};
   master::set_values(stripes.args.code, format, values);
   stripes.run();
-  return report_of(stripes.seen);
+  ValueReport report = report_of(stripes.seen);
+  report.exact = report.exact || values == kFloat32;
+  return report;
 }
 
 ValueReport block_amax(const Matrix& x, const Tensor* rows,

@@ -706,11 +706,12 @@ class Blocks {
         is_given_ ? kMaxBlock : static_cast<std::size_t>(args_.block);
     for (std::size_t r = 0; r < rows; r += height) {
       for (std::size_t j = 0; j < columns; j += kWidth) {
-        std::uint8_t* codes =
-            scratch + r / args_.code.elements * kBlockWidth + j;
+        std::uint8_t* codes = nullptr;
         if (has_values) {
           codes = out.column_codes + r * steps_[At::column_codes] +
                   form_bytes(args_.code, c + j);
+        } else if (out.column_codes != nullptr) {
+          codes = scratch + r / args_.code.elements * kBlockWidth + j;
         }
         std::uint8_t* scales = out.column_scales;
         if (is_given_) {

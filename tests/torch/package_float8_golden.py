@@ -235,7 +235,7 @@ class Golden(TestCase):
                 found = float8._product(*(float8._Operand(
                     codes, factor, None, operand_cast(format))
                     for codes, factor, format in zip(
-                        (a, b), factors, (x, y))), torch.float32)
+                        (a, b), factors, (x, y))), torch.float32, True)
                 self.assertTrue(same_floats(found, floats(row[name])), name)
         cast = float8.Float8LinearConfig.from_recipe_name("nvfp4").casts()[
             "input"]
@@ -245,7 +245,7 @@ class Golden(TestCase):
                     FORMATS["e2m1"]),
                 bytes_from(row[f"scales_{n}"]).view(-1, row["K"] // 16).view(E4M3),
                 floats(row[f"amax_{n}"]), cast) for n in ("x", "w")),
-                torch.float32)
+                torch.float32, True)
             self.assertTrue(same_floats(found, floats(row["out"])))
 
     def test_hadamard(self):

@@ -228,9 +228,9 @@ def _values(x: Tensor, cast: Cast, rows: bool, columns: bool, hadamard: bool,
         if cast.needs_amax:
             amax = [of_all[0], of_all[1]]
         else:
-            for i, found in enumerate(of_lines):
+            for i in [i for i, wanted in enumerate((rows, columns)) if wanted]:
                 factors[i], inverse = _ops._current_scale(
-                    found, cast.manager or "torchao.float8.rowwise",
+                    of_lines[i], cast.manager or "torchao.float8.rowwise",
                     cast.options or _ROW_OPTIONS[SCALINGS[cast.scaling]],
                     cast.backward)
                 if cast.manager:
@@ -357,7 +357,8 @@ class _Linear(torch.autograd.Function):
         x, x_for_grad, x_seen = _quantized(
             input, "input", (casts["input"], casts["input_for_grad_weight"]),
             now, (True, needs_weight), record)
-        key = weight.data_ptr(), weight._version, weight.dtype
+        key = None if cache is None else (weight.data_ptr(), weight._version,
+                                          weight.dtype)
         if cache and cache["key"] == key and (cache["both"] or not needs_input):
             w, w_for_grad, w_seen = cache["operands"]
         else:
