@@ -34,6 +34,8 @@ RECIPES = [
     ("te_delayed_hybrid", {}, 24), ("te_current", {}, 24),
     ("te_current", {"use_power_2_scales": True}, 24), ("te_block", {}, 28),
     ("te_block", {"power_2_scale": False}, 28), ("mxfp8", {}, 28),
+    ("mxfp8", {"accumulation": "exact"}, 28), ("nvfp4", {"accumulation": "exact"}, 15),
+    ("te_delayed_hybrid", {"accumulation": "exact"}, 24),
     ("nvfp4", {}, 15), ("nvfp4", {"disable_stochastic_rounding": True,
                                   "disable_rht": True,
                                   "disable_2d_quantization": True}, 17),
@@ -788,6 +790,8 @@ class Torchao(TestCase):
                     lambda: float8.Float8Linear.from_float(
                         copy.deepcopy(linear), config)):
                 layer, leaf = make(), x.clone().requires_grad_()
+                if isinstance(layer, float8.Float8Linear):  # for the codes
+                    layer._state = layer._state._replace(exact=True)
                 output = layer(leaf)
                 output.backward(grad)
                 results.append((output, leaf.grad, layer.weight.grad))
