@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 
 #include <cstring>
+#include <utility>
 
 #include "slave/batch-inl.h"
 #include "slave/formats-inl.h"
@@ -210,6 +211,24 @@ template <class Format>
 HWY_NOINLINE std::uint32_t amax_without_nan(const typename Format::Element* x,
                                             std::size_t count) {
   return amax_of<Format, true>(x, count);
+}
+
+// narrowed() is f32(x); on these targets Highway's DemoteTo turns inf into the
+// largest finite float.
+template <class DH, class V>
+HWY_INLINE hn::Vec<DH> narrowed(DH dh, V x) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  const hn::Rebind<double, DH> dd;
+  double from[hn::MaxLanes(dd)];
+  float to[hn::MaxLanes(dh)];
+  hn::StoreU(x, dd, from);
+  for (std::size_t i = 0; i < hn::MaxLanes(dh); ++i) {
+    to[i] = static_cast<float>(from[i]);
+  }
+  return hn::LoadU(dh, to);
+#else
+  return hn::DemoteTo(dh, x);
+#endif
 }
 
 // ---- Codes
@@ -892,24 +911,42 @@ class Blocks {
     }
   }
 
-  // transform() is the Hadamard transform of kHadamard rows of kWidth.
+  // butterfly() is a step of hadamard_transform(). Unrolled, because the
+  // compiler would keep the values in memory.
+  template <std::size_t kStep, class V, std::size_t... kPairs>
+  static HWY_INLINE void butterfly(V* v, std::index_sequence<kPairs...>) {
+    const auto pair = [&](std::size_t a) HWY_ATTR {
+      const V sum = hn::Add(v[a], v[a + kStep]);
+      v[a + kStep] = hn::Sub(v[a], v[a + kStep]);
+      v[a] = sum;
+    };
+    (pair(kPairs / kStep * (2 * kStep) + kPairs % kStep), ...);
+  }
+
+  // transform() is the Hadamard transform of kHadamard rows of kWidth, with the
+  // operations of hadamard_transform().
   HWY_NOINLINE static void transform(Element* x) {
-    const DF df;
-    const hn::Rebind<Element, DF> d;
-    float values[kHadamard * kWidth];
-    double wide[kHadamard * kWidth];
-    for (std::size_t i = 0; i < kHadamard * kWidth; i += kLanes) {
-      hn::StoreU(Format::load(df, x + i), df, values + i);
-    }
-    for (std::size_t i = 0; i < kHadamard * kWidth; ++i) {
-      wide[i] = static_cast<double>(values[i]);
-    }
-    hadamard_transform(wide, kWidth);
-    for (std::size_t i = 0; i < kHadamard * kWidth; ++i) {
-      values[i] = static_cast<float>(wide[i]);
-    }
-    for (std::size_t i = 0; i < kHadamard * kWidth; i += kLanes) {
-      hn::StoreU(Format::narrow(df, hn::LoadU(df, values + i)), d, x + i);
+    const hn::ScalableTag<double> dd;
+    const hn::Rebind<float, decltype(dd)> df;
+    const hn::Rebind<Element, decltype(dd)> d;
+    for (std::size_t c = 0; c < kWidth; c += hn::MaxLanes(dd)) {
+      hn::Vec<decltype(dd)> v[kHadamard];
+      for (std::size_t i = 0; i < kHadamard; ++i) {
+        v[i] = hn::PromoteTo(dd, Format::load(df, x + i * kWidth + c));
+        if ((kHadamardMinus >> i & 1) != 0) v[i] = hn::Neg(v[i]);
+      }
+      constexpr std::make_index_sequence<kHadamard / 2> kPairs;
+      butterfly<1>(v, kPairs);
+      butterfly<2>(v, kPairs);
+      butterfly<4>(v, kPairs);
+      butterfly<8>(v, kPairs);
+      const auto nan = hn::Set(dd, std::numeric_limits<double>::quiet_NaN());
+      for (std::size_t i = 0; i < kHadamard; ++i) {
+        const auto sum = hn::Mul(v[i], hn::Set(dd, 0.25));
+        const auto value =
+            narrowed(df, hn::IfThenElse(hn::IsNaN(sum), nan, sum));
+        hn::StoreU(Format::narrow(df, value), d, x + i * kWidth + c);
+      }
     }
   }
 
