@@ -12,12 +12,13 @@
 #include "master/cli/train/model.h"
 #include "swamp/communicator.h"
 #include "swamp/float8.h"
+#include "swamp/product.h"
 #include "swamp/scale_manager.h"
 
 namespace swamp::cli {
 
-// Float8Linear has the codes and scales of a number of linear layers. Matrices
-// are float32, with values of the model's dtype.
+// Float8Linear has the values of the codes of a number of linear layers.
+// Matrices are float32, with values of the model's dtype.
 class Float8Linear {
  public:
   // `machine` must outlive it.
@@ -28,7 +29,9 @@ class Float8Linear {
   // gradients are rounded, if the recipe does so at random.
   void begin(std::uint64_t seed) { random_ = Random(seed); }
 
-  // forward() sets out to input * weight, and keeps the codes of both.
+  // forward() sets out to input * weight, and keeps the values of both. A
+  // weight is quantized once a step: what changes weights must call update()
+  // before.
   void forward(std::size_t layer, const Matrix& input, const Matrix& weight,
                const Matrix& out);
 
@@ -36,7 +39,8 @@ class Float8Linear {
   void backward(std::size_t layer, const Matrix& gradient,
                 const Matrix& weight_gradient, const Matrix& input_gradient);
 
-  // update() ends a step and computes the delayed scales of the next one.
+  // update() ends a step: it computes the delayed scales of the next one, and
+  // forgets the weights.
   void update(Communicator& communicator);
 
   // state() is what update() has left, as text; empty if the recipe has none.
@@ -46,26 +50,38 @@ class Float8Linear {
 
  private:
   struct Recipe;
-  // Codes is a matrix of codes that owns its memory.
-  struct Codes {
-    std::vector<std::uint8_t> codes;
-    std::vector<float> scales;  // or their bytes
-    ScaledMatrix matrix;
+  // Values is a matrix of values of codes that owns its memory. The sum of a
+  // product is multiplied by the factor.
+  struct Values {
+    std::vector<float> data;  // or bfloat16
+    ScalarType dtype = kBFloat16;
+    std::size_t rows = 0, columns = 0;
+    float factor = 1;
+    float amax = 0;  // NVFP4
+
+    Matrix resized(const Matrix& like, ScalarType type);
+    Matrices matrices() const;
   };
-  // Operand is a matrix and its transpose, which are quantized separately.
+  // Operand is the values of a matrix along rows and along columns; if both are
+  // the same, only those along rows.
   struct Operand {
-    Codes rows;
-    Codes columns;
+    Values rows, columns;
+    bool has_columns = false;
+    const Values& along_columns() const { return has_columns ? columns : rows; }
   };
   struct Layer {
     Operand input;
     Operand weight;
+    bool has_weight = false;
   };
   enum class Role { input, weight, gradient };
 
   void quantize(const Matrix& matrix, Role role, std::size_t layer,
                 Operand& operand);
-  void encode(const Matrix& matrix, Role role, std::size_t layer, Codes& out);
+  void quantize_blocks(const Matrix& matrix, Role role, ScalarType format,
+                       Operand& operand);
+  void multiply(const Matrix& out, const Values& a, bool transposes_a,
+                const Values& b, bool transposes_b);
   static const Recipe& find(const std::string& name);
 
   const Recipe& recipe_;
@@ -74,7 +90,7 @@ class Float8Linear {
   std::optional<ScaleManager> scales_;  // of whole tensors
   std::vector<Layer> layers_;
   Operand gradient_;
-  std::vector<float> transposed_;
+  std::vector<float> column_amax_, wide_;
   Random random_{0};
 };
 

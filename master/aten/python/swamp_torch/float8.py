@@ -223,18 +223,20 @@ def _values(x: Tensor, cast: Cast, rows: bool, columns: bool, hadamard: bool,
     factors: List[Optional[Tensor]] = [None, None]
     scales: List[Optional[Tensor]] = [None, None]
     seen = None
-    if cast.kind == "row" or cast.needs_amax:
-        *of_lines, of_all, seen = _ops._block_amax(x, rows, columns, hadamard)
-        if cast.needs_amax:
-            amax = [of_all[0], of_all[1]]
-        else:
-            for i in [i for i, wanted in enumerate((rows, columns)) if wanted]:
-                factors[i], inverse = _ops._current_scale(
-                    of_lines[i], cast.manager or "torchao.float8.rowwise",
-                    cast.options or _ROW_OPTIONS[SCALINGS[cast.scaling]],
-                    cast.backward)
-                if cast.manager:
-                    scales[i] = inverse
+    if cast.kind == "row":
+        *of_lines, _, seen = _ops._block_amax(x, rows, columns, hadamard)
+        for i in [i for i, wanted in enumerate((rows, columns)) if wanted]:
+            factors[i], inverse = _ops._current_scale(
+                of_lines[i], cast.manager or "torchao.float8.rowwise",
+                cast.options or _ROW_OPTIONS[SCALINGS[cast.scaling]],
+                cast.backward)
+            if cast.manager:
+                scales[i] = inverse
+    if cast.needs_amax:
+        if rows or not hadamard:
+            amax[0], seen = _ops._amax_and_seen(x)
+        amax[1] = _ops._block_amax(x, False, True, True)[2][1] if (
+            columns and hadamard) else amax[0]
     along_rows, along_columns, _, one, _ = _ops.quantized_values(
         x, cast.format, cast.scaling, rows or cast.square, columns, 0, cast.square,
         amax[0] if rows or cast.square else amax[1], cast.rounding, cast.policy,
