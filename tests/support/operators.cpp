@@ -257,6 +257,44 @@ void masked_attention(SeededCall& c, std::size_t variant) {
 
 // Codes along rows and columns, or only one of them, and back: by each rule, of
 // square blocks, and of transformed columns.
+// Values along rows and columns, after the Hadamard transform, of square
+// blocks, and by given factors.
+void quantized_matrix(SeededCall& c, std::size_t variant) {
+  const bool is_float4 = variant == 1 || variant == 2, square = variant == 2;
+  BlockOptions options;
+  if (is_float4) options.scaling = BlockScaling::te_nvfp4;
+  options.square = square;
+  options.hadamard = variant == 1;
+  options.tensor_amax = 1000;
+  if (is_float4) options.rounding = Rounding::stochastic;
+  const Matrix x = c.matrix((c.size(cli::kSizeRows) % 100 / 16 + 1) * 16,
+                            c.size(cli::kSizeColumns) % 500 + 1, c.dtype);
+  const ScalarType type = variant % 2 == 0 ? kBFloat16 : kFloat32;
+  const auto factors = [&](std::size_t count) {
+    return static_cast<const float*>(c.next(count, kFloat32));
+  };
+  if (variant == 3) {
+    options.row_factors = factors(x.rows);
+    options.column_factors = factors(x.columns);
+  }
+  const auto format = is_float4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN;
+  const Matrix rows = c.matrix(x.rows, x.columns, type),
+               columns = c.matrix(x.rows, x.columns, type);
+  quantized_values(x, format, &rows, square ? nullptr : &columns, options,
+                   c.machine);
+  c.next_call();
+  const auto maxima = [&](std::size_t lines, std::size_t length) {
+    const std::size_t count = lines * ((length + 127) / 128);
+    return Tensor{c.next(count, kFloat32), count, kFloat32};
+  };
+  const Tensor of_rows = maxima(x.rows, x.columns),
+               of_columns = maxima(x.columns, x.rows);
+  BlockOptions of_blocks;
+  of_blocks.hadamard = options.hadamard;
+  block_amax(x, &of_rows, &of_columns, of_blocks, c.machine);
+  c.next_call();
+}
+
 constexpr std::size_t kRuleCount = 12;
 void quantize_matrix(SeededCall& c, std::size_t variant) {
   using S = BlockScaling;
@@ -420,6 +458,7 @@ constexpr OptionRow kOptionRows[] = {
     {"moe_losses", cli::kOfTokens, 1, moe_losses},
     {"attention_masked", cli::kOfHeads, 7, masked_attention},
     {"quantize_blocks", cli::kOfMatrix, kRuleCount + 4, quantize_matrix},
+    {"quantized_values", cli::kOfMatrix, 4, quantized_matrix},
     {"quantize", 0, 7, quantize_list},
     {"product", cli::kOfMatrix, 2, product_rows},
     {"scaled_product", cli::kOfMatrix, 1, scaled_product},
