@@ -8,7 +8,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -400,7 +399,7 @@ FiveTensors quantized_values(
                 name, ": got the shape ", factors->sym_sizes(), " of ",
                 c10::toString(factors->scalar_type()),
                 ", expected Float, one for each of ", x.sym_size(dimension));
-    return row_major(*factors);
+    return *factors;
   };
   const Tensor of_rows = factors_of(row_factors, 0, "row_factors");
   const Tensor of_columns = factors_of(column_factors, 1, "column_factors");
@@ -423,9 +422,16 @@ FiveTensors quantized_values(
     BlockOptions options = block_options(blocks, block, tensor_amax, rounding,
                                          policy, hadamard, seed, bytes);
     options.column_amax = amax_of(column_amax);
-    options.row_factors = of_rows.defined() ? data_of<float>(of_rows) : nullptr;
-    options.column_factors =
-        of_columns.defined() ? data_of<float>(of_columns) : nullptr;
+    const auto factors = [](const Tensor& one) {
+      return one.defined() ? row_major(one) : one;
+    };
+    const Tensor r_factors = factors(of_rows), c_factors = factors(of_columns);
+    const auto data = [](const Tensor& one) {
+      return one.defined() ? static_cast<const float*>(const_data(one))
+                           : nullptr;
+    };
+    options.row_factors = data(r_factors);
+    options.column_factors = data(c_factors);
     options.divide = divide;
     const Tensor in = row_major(x);
     ValueReport report;
@@ -461,37 +467,44 @@ FourTensors block_amax(const Tensor& x, bool rows, bool columns,
                        bool hadamard) {
   require_rows(x, "block_amax");
   require_matrix(x, "x");
-  constexpr int kBlock = 128;
-  const auto output = [&](bool wanted, int along, int across) {
-    std::vector<c10::SymInt> sizes{0, 0};
-    if (wanted) {
-      sizes = {x.sym_size(along), (x.sym_size(across) + kBlock - 1) / kBlock};
-    }
+  const auto output = [&](bool wanted, int dimension) {
+    std::vector<c10::SymInt> sizes{0, 1};
+    if (wanted) sizes[0] = x.sym_size(dimension);
     return at::empty_symint(sizes, x.options().dtype(at::kFloat));
   };
-  Tensor of_rows = output(rows, 0, 1), of_columns = output(columns, 1, 0);
+  Tensor of_rows = output(rows, 0), of_columns = output(columns, 1);
   Tensor amax = at::empty({2}, of_rows.options());
   Tensor seen = at::empty({}, of_rows.options());
   computed(amax, [&] {
-    const swamp::Tensor r = array_of(of_rows), c = array_of(of_columns);
+    constexpr int kBlock = 128;
+    const auto blocks_of = [&](const Tensor& lines, int across) {
+      return at::empty({lines.size(0), (x.size(across) + kBlock - 1) / kBlock},
+                       lines.options());
+    };
+    Tensor row_blocks = blocks_of(of_rows, 1),
+           column_blocks = blocks_of(of_columns, 0);
+    const swamp::Tensor r = array_of(row_blocks), c = array_of(column_blocks);
     BlockOptions options;
     options.block = kBlock;
     options.hadamard = hadamard;
     const Tensor in = row_major(x);
     const ValueReport report = swamp::block_amax(
         matrix_of(in), rows ? &r : nullptr, columns ? &c : nullptr, options);
+    for (const auto& [lines, blocks] :
+         {std::pair{&of_rows, &row_blocks}, {&of_columns, &column_blocks}}) {
+      if (blocks->size(1) == 0) {
+        lines->zero_();
+      } else {
+        lines->copy_(blocks->amax(1, true));
+      }
+    }
     data_of<float>(amax)[0] = report.amax;
     data_of<float>(amax)[1] = report.column_amax;
     *data_of<float>(seen) = report.has_nan
                                 ? std::numeric_limits<float>::quiet_NaN()
                                 : std::max(report.amax, report.column_amax);
   });
-  const auto most = [](const Tensor& blocks) {
-    return blocks.size(1) == 0
-               ? at::zeros({blocks.size(0), 1}, blocks.options())
-               : blocks.amax(1, true);
-  };
-  return {most(of_rows), most(of_columns), amax, seen};
+  return {of_rows, of_columns, amax, seen};
 }
 
 Tensor dequantize_blocks(const Tensor& codes, const Tensor& scales,
@@ -614,7 +627,7 @@ Tensor value_product(const Tensor& a, const Tensor& b,
                       step(1),
                       *scalar_type(x.scalar_type())};
     };
-    const Tensor x = a.to(type), y = b.to(type);
+    const Tensor x = resolved(a.to(type)), y = resolved(b.to(type));
     ProductOptions options;
     Tensor row_scale, column_scale;
     for (const auto& [scale, of_all] :
