@@ -271,7 +271,7 @@ void quantized_matrix(SeededCall& c, std::size_t variant) {
                             c.size(cli::kSizeColumns) % 500 + 1, c.dtype);
   const ScalarType type = variant % 2 == 0 ? kBFloat16 : kFloat32;
   const auto factors = [&](std::size_t count) {
-    return static_cast<const float*>(c.next(count, kFloat32));
+    return static_cast<const float*>(c.next(count * 4, kFloat32));
   };
   if (variant == 3) {
     options.row_factors = factors(x.rows);
@@ -285,7 +285,7 @@ void quantized_matrix(SeededCall& c, std::size_t variant) {
   c.next_call();
   const auto maxima = [&](std::size_t lines, std::size_t length) {
     const std::size_t count = lines * ((length + 127) / 128);
-    return Tensor{c.next(count, kFloat32), count, kFloat32};
+    return Tensor{c.next(count * 4, kFloat32), count, kFloat32};
   };
   const Tensor of_rows = maxima(x.rows, x.columns),
                of_columns = maxima(x.columns, x.rows);
