@@ -297,6 +297,29 @@ swamp_status swamp_quantize_blocks(swamp_machine* machine,
   });
 }
 
+swamp_status swamp_quantized_values(swamp_machine* machine,
+                                    const swamp_matrix* x, swamp_dtype format,
+                                    const swamp_matrix* rows,
+                                    const swamp_matrix* columns,
+                                    const swamp_block_options* options,
+                                    swamp_value_report* report) {
+  return guarded([&] {
+    if (report != nullptr) {
+      require_struct_size("report", report->struct_size, sizeof *report);
+    }
+    const swamp::ValueReport seen = swamp::quantized_values(
+        matrix(x, "x"), swamp::ScalarType{format}, rows, columns,
+        block_options(options), machine_of(machine));
+    if (report == nullptr) return;
+    report->amax = seen.amax;
+    report->column_amax = seen.column_amax;
+    report->has_nan = seen.has_nan ? 1 : 0;
+    report->exact = seen.exact ? 1 : 0;
+    report->saturated = seen.saturated;
+    report->flushed = seen.flushed;
+  });
+}
+
 swamp_status swamp_dequantize_blocks(swamp_machine* machine,
                                      const swamp_block_codes* codes,
                                      const swamp_matrix* x,

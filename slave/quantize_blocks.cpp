@@ -945,9 +945,24 @@ class Blocks {
         const auto sum = hn::Mul(v[i], hn::Set(dd, 0.25));
         const auto value =
             narrowed(df, hn::IfThenElse(hn::IsNaN(sum), nan, sum));
-        hn::StoreU(Format::narrow(df, value), d, x + i * kWidth + c);
+        hn::StoreU(Format::narrow_number(df, value), d, x + i * kWidth + c);
       }
     }
+  }
+
+  // square_amax() is the bits of the largest magnitude of a square block.
+  template <bool kSkipNan>
+  HWY_NOINLINE std::uint32_t square_amax(const Element* x, std::size_t rows,
+                                         std::size_t columns) const {
+    const DU du;
+    VU most = hn::Zero(du);
+    for (std::size_t r = 0; r < rows; ++r, x += x_step_) {
+      for (std::size_t c = 0; c < columns; c += kLanes) {
+        const VF one = load_some<Format>(x + c, columns - c);
+        most = hn::Max(most, counted<kSkipNan>(magnitude(one)));
+      }
+    }
+    return hn::GetLane(hn::MaxOfLanes(du, most));
   }
 
   // square() converts square blocks to rows of codes or values, `step` bytes
@@ -964,14 +979,16 @@ class Blocks {
       std::uint32_t* const bits = factors.bits;
       std::fill_n(bits, blocks + kLanes, 0u);
       bool has_nan = false;
-      for (std::size_t i = r; i < r + height; ++i) {
-        for (std::size_t b = 0; b < blocks; ++b) {
-          const std::size_t first = b << shift_;
-          bits[b] = std::max(
-              bits[b],
-              block_amax(x + i * x_step_ + first,
-                         std::min<std::size_t>(args_.block, columns - first),
-                         has_nan));
+      for (std::size_t b = 0; b < blocks; ++b) {
+        const std::size_t first = b << shift_;
+        const Element* const at = x + r * x_step_ + first;
+        const auto width = std::min<std::size_t>(args_.block, columns - first);
+        bits[b] = square_amax<false>(at, height, width);
+        if (HWY_UNLIKELY(bits[b] > kInfinity)) {
+          has_nan = true;
+          if (args_.skips_nan != 0) {
+            bits[b] = square_amax<true>(at, height, width);
+          }
         }
       }
       for (std::size_t b = 0; b < blocks; ++b) amax_ = std::max(amax_, bits[b]);

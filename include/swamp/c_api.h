@@ -674,6 +674,33 @@ SWAMP_API swamp_status swamp_quantize_blocks(
     const swamp_block_codes* rows, const swamp_block_codes* columns,
     const swamp_block_options* options);
 
+/** swamp_value_report: see ValueReport in float8.h. */
+typedef struct {
+  uint32_t struct_size; /**< in: sizeof(swamp_value_report) */
+  float amax;           /**< the largest magnitude of x */
+  float column_amax;    /**< of the columns after the Hadamard transform */
+  int32_t has_nan;      /**< 1: x has a nan */
+  int32_t exact;        /**< 0: bfloat16 lacks bits of values; use float32 */
+  uint64_t saturated;   /**< beyond the largest number, inf included */
+  uint64_t flushed;     /**< became 0, but were not */
+} swamp_value_report;
+
+/** swamp_quantized_values sets rows and columns to the values of the codes that
+ * swamp_quantize_blocks() makes; see quantized_values() in float8.h. NVFP4's
+ * columns have the amax of the rows.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param x float16, bfloat16 or float32
+ * @param format of the codes
+ * @param[out] rows bfloat16 or float32, along rows; NULL: not wanted
+ * @param[out] columns the same along columns, not transposed; NULL: not wanted
+ * @param options NULL: Transformer Engine's MXFP8
+ * @param[in,out] report NULL: not wanted */
+SWAMP_API swamp_status swamp_quantized_values(
+    swamp_machine* machine, const swamp_matrix* x, swamp_dtype format,
+    const swamp_matrix* rows, const swamp_matrix* columns,
+    const swamp_block_options* options, swamp_value_report* report);
+
 /** swamp_dequantize_blocks sets x to round(code * scale).
  *
  * @param machine where to run; NULL: the default machine

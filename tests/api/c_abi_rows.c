@@ -200,6 +200,21 @@ int c_abi_rows(void) {
     CHECK(turned_scale[16] == 0 && turned[16] == 0);
     OK(swamp_dequantize_blocks(NULL, &rows, &y8, &how));
     for (i = 0; i < 32; ++i) CHECK(to[i] == from[i]);
+    {
+      swamp_value_report report = {sizeof report, 0, 0, 0, 0, 0, 0};
+      OK(swamp_quantized_values(NULL, &x8, SWAMP_FLOAT8_E4M3FN, &y8, NULL, &how,
+                                &report));
+      for (i = 0; i < 32; ++i) CHECK(to[i] == from[i]);
+      CHECK(report.amax == 16 && report.exact == 1 && report.has_nan == 0);
+      CHECK(report.saturated == 0 && report.flushed == 0);
+      INVALID(swamp_quantized_values(NULL, &x8, SWAMP_FLOAT8_E4M3FN, NULL, NULL,
+                                     &how, NULL),
+              "rows");
+      report.struct_size = 1;
+      INVALID(swamp_quantized_values(NULL, &x8, SWAMP_FLOAT8_E4M3FN, &y8, NULL,
+                                     &how, &report),
+              "struct_size");
+    }
     OK(swamp_hadamard_transform(NULL, &x8, &y8));
     CHECK(to[1] != from[1]);
     {
