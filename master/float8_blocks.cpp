@@ -380,6 +380,10 @@ struct Stripes {
   // run_rows() computes codes along rows, whose blocks are not square. A unit
   // is a row, or a block.
   void run_rows() {
+    prepare_rows();
+    launch(0, column_count);
+  }
+  void prepare_rows() {
     columns = nullptr;
     args.stripe_rows = 1;
     if (column_count % call.block == 0) {
@@ -388,7 +392,6 @@ struct Stripes {
     }
     args.index_step = column_count;
     master::require_ldm("x", call.x, ldm_need(column_count));
-    launch(0, column_count);
   }
 
   void run() {
@@ -421,8 +424,9 @@ struct Stripes {
     }
     Stripes along_columns = *this, along_rows = *this;
     along_columns.rows = nullptr;
+    along_rows.prepare_rows();  // refuses before anything is written
     along_columns.run();
-    along_rows.run_rows();
+    along_rows.launch(0, along_rows.column_count);
     seen.join(along_columns.seen);
     seen.join(along_rows.seen);
   }
