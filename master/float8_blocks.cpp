@@ -339,8 +339,10 @@ struct Stripes {
     set_operation(
         {0, std::min<std::size_t>(args.stripe_rows, row_count), 0, width},
         part_args, operation);
-    return runtime::ldm_need(machine, operation, 0);
+    return runtime::ldm_need(machine, operation, partial_bytes());
   }
+  // partial_bytes() returns the size of what a slave has seen: of values only.
+  std::size_t partial_bytes() const { return has_codes() ? 0 : sizeof seen; }
 
   // launch() computes `width` columns from `column` on: whole stripes, and the
   // last one if it has fewer rows.
@@ -369,7 +371,7 @@ struct Stripes {
                 i);
     }
     const master::SegmentList list = table.list();
-    workspace.run(machine, list, has_codes() ? 0 : sizeof seen);
+    workspace.run(machine, list, partial_bytes());
     if (has_codes()) return;
     workspace.for_each_partial<slave::ValuePartial>(
         list, [&](std::size_t, const slave::ValuePartial& partial) {

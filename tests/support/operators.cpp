@@ -255,8 +255,6 @@ void masked_attention(SeededCall& c, std::size_t variant) {
                      c.machine);
 }
 
-// Codes along rows and columns, or only one of them, and back: by each rule, of
-// square blocks, and of transformed columns.
 // Values along rows and columns, after the Hadamard transform, of square
 // blocks, and by given factors.
 void quantized_matrix(SeededCall& c, std::size_t variant) {
@@ -295,6 +293,8 @@ void quantized_matrix(SeededCall& c, std::size_t variant) {
   c.next_call();
 }
 
+// Codes along rows and columns, or only one of them, and back: by each rule, of
+// square blocks, and of transformed columns.
 constexpr std::size_t kRuleCount = 12;
 void quantize_matrix(SeededCall& c, std::size_t variant) {
   using S = BlockScaling;
