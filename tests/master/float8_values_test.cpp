@@ -108,7 +108,13 @@ TEST(Float8Values, ValuesAreCodesTimesScales) {
                                         << static_cast<int>(row.scaling)
                                         << " of " << kFloatFormats[type].name
                                         << " as " << kFloatFormats[wide].name);
+        const bool is_large = row.square && wide == kFloat32 &&
+                              type == kFloat32 &&
+                              block_rule(row.scaling).block == 128;
         on_all_machines(shapes, [&](Machine& machine) {
+          // Two squares of 128 x 128 float32 as input, and two as output, do
+          // not fit into the LDM of a Sunway slave.
+          if (is_large && machine.info().chosen.backend == "athread") return;
           const Both codes =
               run(matrix, format, options, true, has_columns, &machine);
           Bytes found[2] = {Bytes(count * kFloatFormats[wide].bytes),
