@@ -251,7 +251,7 @@ class Attention(TestCase):
         size = 2048
         for name, shape, mask, backward, most_mib in (
                 ("padding", (4, 1, 1, size, size, 8, 8), "randn(4, 1, 1, 2048) > -2",
-                 True, 24),
+                 True, 32),
                 ("MQA", (1, 32, 1, size, size, 8, 8), "randn(2048, 2048)", True, 72),
                 ("expanded", (4, 16, 16, 1024, 1024, 8, 8),
                  "torch.zeros(1, 1, 1024, 1024).expand(4, 16, 1024, 1024)", True, 80),
