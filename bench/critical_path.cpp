@@ -338,14 +338,20 @@ const PathCase kPathCases[] = {
      }},
 };
 
-// measured() runs a call on a machine of `slaves` slaves.
-CriticalPath measured(const Call& call, int slaves) {
+// config_of() describes a machine of `slaves` slaves.
+MachineConfig config_of(int slaves) {
   MachineConfig config;
   config.machine = "host";
   config.transfer = "view";
-  config.backend = "serial";
   config.core_groups = 1;
   config.slaves_per_group = static_cast<std::uint32_t>(slaves);
+  return config;
+}
+
+// measured() runs the slaves of a call in turn.
+CriticalPath measured(const Call& call, int slaves) {
+  MachineConfig config = config_of(slaves);
+  config.backend = "serial";
   Machine machine(config);
   auto backend = std::make_unique<SlavesInTurn>(slaves);
   SlavesInTurn& turns = *backend;
@@ -364,12 +370,7 @@ CriticalPath measured(const Call& call, int slaves) {
 
 // real_seconds() returns the least time of a call with `slaves` threads.
 double real_seconds(const Call& call, int slaves) {
-  MachineConfig config;
-  config.machine = "host";
-  config.transfer = "view";
-  config.core_groups = 1;
-  config.slaves_per_group = static_cast<std::uint32_t>(slaves);
-  Machine machine(config);
+  Machine machine(config_of(slaves));
   set_threads(slaves);
   double least = 1e30;
   for (int i = 0; i < 5; ++i) {

@@ -2,8 +2,8 @@
 // scales along rows lie as x does, so that a unit is a block or a row. Codes
 // along columns are those of the transpose: a unit is a stripe of rows, of
 // which a kernel writes a part of every transposed row. Values lie as x does,
-// along columns too. If LDM is too small for
-// all columns of a stripe, each launch computes some of them.
+// along columns too. If LDM is too small for all columns of a stripe, each
+// launch computes some of them.
 #include <algorithm>
 #include <array>
 #include <cmath>

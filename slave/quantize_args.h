@@ -53,7 +53,7 @@ struct QuantizeArgs {
   std::uint32_t largest_bits = 0;
   float overflow_values[2] = {}, infinity_values[2] = {}, nan_values[2] = {};
 };
-// Returns the bytes of so many elements.
+// Returns the bytes of a number of elements.
 inline std::size_t form_bytes(const QuantizeArgs& args,
                               std::size_t elements) noexcept {
   return args.form == CodeForm::code

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "master/aten/checks.h"
+#include "master/aten/overrides.h"
 #include "master/aten/registration.h"
 #include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
@@ -148,6 +149,11 @@ std::pair<Tensor, double> scaled_by(const Tensor& x, const Tensor& scale) {
   return {x.to(at::kFloat) * scale, 1.0};
 }
 
+// amax_or_nan() returns nan if what has that largest magnitude also has a nan.
+float amax_or_nan(float amax, bool has_nan) {
+  return has_nan ? std::numeric_limits<float>::quiet_NaN() : amax;
+}
+
 // The kernels below are for the keys CPU and Meta.
 
 // quantize() returns codes, amax, and how many elements were saturated, flushed
@@ -199,16 +205,13 @@ ThreeTensors values_by(const Tensor& x, const Tensor& scale,
         {static_cast<float>(factor), enumerator<Rounding>(rounding),
          enumerator<CastPolicy>(policy)});
     *data_of<float>(amax) = report.amax;
-    *data_of<float>(seen) = report.nan_count == 0
-                                ? report.amax
-                                : std::numeric_limits<float>::quiet_NaN();
+    *data_of<float>(seen) = amax_or_nan(report.amax, report.nan_count != 0);
   });
   return {values, amax, seen};
 }
 
 // quantize_by() is quantize() with a scale that a recipe has computed, as
-// scaled_by() takes it. It
-// returns codes, amax, and amax or nan if x has a nan.
+// scaled_by() takes it. It returns codes, amax, and amax or nan if x has a nan.
 ThreeTensors quantize_by(const Tensor& x, const Tensor& scale,
                          std::int64_t format, std::int64_t rounding,
                          std::int64_t policy) {
@@ -218,9 +221,8 @@ ThreeTensors quantize_by(const Tensor& x, const Tensor& scale,
       quantize(scaled, format, factor, rounding, policy, 0, {});
   Tensor seen = at::empty_like(amax);
   computed(seen, [&, amax = amax, counts = counts] {
-    *data_of<float>(seen) = data_of<std::int64_t>(counts)[2] == 0
-                                ? *data_of<float>(amax)
-                                : std::numeric_limits<float>::quiet_NaN();
+    *data_of<float>(seen) = amax_or_nan(*data_of<float>(amax),
+                                        data_of<std::int64_t>(counts)[2] != 0);
   });
   return {codes, amax, seen};
 }
@@ -449,9 +451,8 @@ FiveTensors quantized_values(
     }
     data_of<float>(amax)[0] = report.amax;
     data_of<float>(amax)[1] = report.column_amax;
-    *data_of<float>(seen) = report.has_nan
-                                ? std::numeric_limits<float>::quiet_NaN()
-                                : std::max(report.amax, report.column_amax);
+    *data_of<float>(seen) =
+        amax_or_nan(std::max(report.amax, report.column_amax), report.has_nan);
     data_of<std::int64_t>(counts)[0] =
         static_cast<std::int64_t>(report.saturated);
     data_of<std::int64_t>(counts)[1] =
@@ -500,9 +501,8 @@ FourTensors block_amax(const Tensor& x, bool rows, bool columns,
     }
     data_of<float>(amax)[0] = report.amax;
     data_of<float>(amax)[1] = report.column_amax;
-    *data_of<float>(seen) = report.has_nan
-                                ? std::numeric_limits<float>::quiet_NaN()
-                                : std::max(report.amax, report.column_amax);
+    *data_of<float>(seen) =
+        amax_or_nan(std::max(report.amax, report.column_amax), report.has_nan);
   });
   return {of_rows, of_columns, amax, seen};
 }
@@ -559,8 +559,19 @@ struct Factor {
   }
 };
 
+// set_to_nan() sets a result to nan, and returns true, if one of `seen`, the
+// amax of what it depends on, is not finite.
+bool set_to_nan(const Tensor& out, at::TensorList seen) {
+  for (const Tensor& one : seen) {
+    if (std::isfinite(one.item<float>())) continue;
+    out.fill_(std::numeric_limits<double>::quiet_NaN());
+    return true;
+  }
+  return false;
+}
+
 // scaled_product() is a * b^T; without terms it is 0, whatever the scales. It
-// is nan if one of `seen`, the amax of what a result depends on, is not finite.
+// is nan if `seen` says so.
 Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
                       std::int64_t a_format, std::int64_t a_scaling,
                       bool a_square, const OptionalTensor& a_amax,
@@ -576,11 +587,7 @@ Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
                                 a.options().dtype(dtype));
   require_rows(out, "scaled_product");
   return computed(out, [&] {
-    for (const Tensor& one : seen) {
-      if (std::isfinite(one.item<float>())) continue;
-      out.fill_(std::numeric_limits<double>::quiet_NaN());
-      return;
-    }
+    if (set_to_nan(out, seen)) return;
     if (a.size(1) == 0 && b.size(1) == 0) {
       out.zero_();
       return;
@@ -591,9 +598,9 @@ Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
   });
 }
 
-// value_product() is a * b^T of matrices of values, with the sums of product():
-// times `factor`, and, of each row and column of the result or of all, the
-// scales. A matrix of float32 values makes the product one of float32. NVFP4
+// value_product() is a * b^T of matrices of values, with the sums of product(),
+// times the scales, which belong to the rows and columns of the result or to
+// all of it. A matrix of float32 values makes the product one of float32. NVFP4
 // has the amax of the tensors instead of scales. Otherwise as scaled_product().
 Tensor value_product(const Tensor& a, const Tensor& b,
                      const OptionalTensor& a_scale,
@@ -606,27 +613,10 @@ Tensor value_product(const Tensor& a, const Tensor& b,
                                 a.options().dtype(dtype));
   require_rows(out, "value_product");
   return computed(out, [&] {
-    for (const Tensor& one : seen) {
-      if (std::isfinite(one.item<float>())) continue;
-      out.fill_(std::numeric_limits<double>::quiet_NaN());
-      return;
-    }
+    if (set_to_nan(out, seen)) return;
     const bool wide =
         a.scalar_type() == at::kFloat || b.scalar_type() == at::kFloat;
     const auto type = wide ? at::kFloat : at::kBFloat16;
-    const auto matrices = [](const Tensor& x) {
-      const auto step = [&](int dimension) {
-        return static_cast<std::size_t>(x.stride(dimension));
-      };
-      return Matrices{const_cast<void*>(const_data(x)),
-                      1,
-                      static_cast<std::size_t>(x.size(0)),
-                      static_cast<std::size_t>(x.size(1)),
-                      0,
-                      step(0),
-                      step(1),
-                      *scalar_type(x.scalar_type())};
-    };
     const Tensor x = resolved(a.to(type)), y = resolved(b.to(type));
     ProductOptions options;
     Tensor row_scale, column_scale;
@@ -648,8 +638,8 @@ Tensor value_product(const Tensor& a, const Tensor& b,
     if (has_scales || (dtype != type && dtype != at::kFloat)) {
       sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
     }
-    swamp::product(matrices(sums), matrices(x), matrices(y).transposed(),
-                   options);
+    swamp::product(matrices_of(sums), matrices_of(x),
+                   matrices_of(y).transposed(), options);
     if (row_scale.defined()) sums.mul_(row_scale.view({-1, 1}));
     if (column_scale.defined()) sums.mul_(column_scale.view({1, -1}));
     if (!sums.is_same(out)) out.copy_(sums);

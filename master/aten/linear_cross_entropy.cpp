@@ -110,13 +110,6 @@ void require_arguments(const Tensor& input, const Tensor& weight,
               ", expected a positive number, or 0 for the default");
 }
 
-// matrices_of() takes a row_major() tensor, or a part of one.
-Matrices matrices_of(const Tensor& matrix) {
-  Matrices found;
-  TORCH_INTERNAL_ASSERT(to_matrices(matrix, found));
-  return found;
-}
-
 // multiply() sets out to factor * (a * b) + self; self may be undefined, or
 // out. On CPUs where swamp's product is slow it is PyTorch's, in float32.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, float factor,

@@ -42,6 +42,14 @@ bool is_seen(std::initializer_list<std::optional<at::Tensor>> tensors);
 // if swamp's product does not take its strides or its alignment.
 bool to_matrices(const at::Tensor& tensor, Matrices& matrices);
 
+// matrices_of() converts a tensor of swamp's own, whose strides it takes: a
+// matrix in row-major order, a part of one, or its transpose.
+inline Matrices matrices_of(const at::Tensor& matrix) {
+  Matrices found;
+  TORCH_INTERNAL_ASSERT(to_matrices(matrix, found));
+  return found;
+}
+
 // is_plain() returns whether a tensor is strided, on the CPU and of that dtype.
 inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() && tensor.scalar_type() == type && tensor.is_cpu() &&

@@ -254,6 +254,18 @@ _ROW_OPTIONS = {name: json.dumps({"round_scales_to_power_of_2": power})
                                     ("torchao_float8_power_of_2", True))}
 
 
+def _seed(role: str, casts: Tuple[Cast, Cast], state: _State) -> Optional[Tensor]:
+    """The first of two seeds, if a cast needs them. Those of gradients are taken from
+    the state."""
+    if all(cast.rounding != 2 for cast in casts):
+        return None
+    if role != "grad_output":
+        return state.seed[_SLOTS[role]]
+    seed = state.seed + (state.rank << 48)
+    state.seed.add_(2)
+    return seed
+
+
 def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
                wanted: Tuple[bool, bool], record: Optional[Record]
                ) -> Tuple[Optional[_Operand], Optional[_Operand],
@@ -269,14 +281,9 @@ def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
             use and cast.kind in ("row", "block") and not cast.manager
             for use, cast in zip(wanted, casts)):
         of_tensor, seen = _ops._amax_and_seen(x)
-    seeds: List[Optional[Tensor]] = [None, None]
-    if row.rounding == 2 or column.rounding == 2:
-        if role == "grad_output":
-            first_seed = state.seed + (state.rank << 48)
-            state.seed.add_(2)
-        else:
-            first_seed = state.seed[_SLOTS[role]]
-        seeds = [first_seed, first_seed + 1]
+    seed = _seed(role, casts, state)
+    seeds: List[Optional[Tensor]] = (
+        [None, None] if seed is None else [seed, seed + 1])
     first: Optional[_Operand] = None
     second: Optional[_Operand] = None
     if all(wanted) and row == column and row.kind in ("tensor", "delayed"):
@@ -314,13 +321,7 @@ def _quantized_values(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _St
                                  Optional[Tensor]]:
     """:func:`_quantized` with values instead of codes."""
     row, column = casts
-    seed: Optional[Tensor] = None
-    if row.rounding == 2 or column.rounding == 2:
-        if role == "grad_output":
-            seed = state.seed + (state.rank << 48)
-            state.seed.add_(2)
-        else:
-            seed = state.seed[_SLOTS[role]]
+    seed = _seed(role, casts, state)
     first: Optional[_Operand] = None
     second: Optional[_Operand] = None
     seen: Optional[Tensor] = None
