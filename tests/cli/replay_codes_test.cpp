@@ -146,6 +146,16 @@ const Json& own_cast() {
   return cast;
 }
 
+const Json& own_random_cast() {  // the largest random bits round up
+  static const Json cast = {
+      {"cast", "e2m1"},
+      {"rounding", "stochastic"},
+      {"random_octets", "00ff"},
+      {"input", own_input(1, 2, "f32", "3f400000c0200000")},
+      {"codes", "d1"}};
+  return cast;
+}
+
 const Json& own_product() {  // 2 * (1 * 1 + 1 * 2), 2 * (1 * 1 - 1 * 2)
   static const Json product = {{"M", 1},
                                {"N", 2},
@@ -183,6 +193,9 @@ TEST(ReplayCodes, CheckShowsTheFirstWrongBlock) {
       {own_cast(), "codes", "407bff",
        "cast of line 1: codes of row 0, column 1: expected 7c (inf), found 7b "
        "(57344); input 7f80 (inf)"},
+      {own_random_cast(), "codes", "c1",
+       "cast of line 1: codes of row 0, column 0: expected d1 (0.5, -3), found "
+       "c1 (0.5, -2); input 3f400000 (0.75), c0200000 (-2.5)"},
       {own_product(), "out", "40c00000c0000001",
        "product of MX of line 1: out of row 0, column 1: expected c0000000 "
        "(-2), found c0000001 (-2.0000002); codes of a 3838; codes of b 38c0"},
@@ -227,6 +240,8 @@ TEST(ReplayCodes, BadRecordsNameTheField) {
       {own_cast(), "policy", "clip",
        "policy: got '\"clip\"', expected one of s"},
       {own_cast(), "rounding", "stochastic", "random_octets: missing"},
+      {own_random_cast(), "random_octets", "00",
+       "got '1', expected one of each"},
       {own_cast(), "scale", "00000000", "scale: got 0"},
       {own_cast(), "codes", "zz", "codes: got '\"zz\"', expected hexadecimal"},
       {own_product(), "scales_a", "8080", "a.scales.count: got 2"},
