@@ -138,6 +138,9 @@ struct Slave {
   std::uint64_t cycle = 0;              // of its clock, in check mode
   std::uint64_t clock_reads = 0;        // of this launch
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
+  bool asynchronous = false;  // check mode: it began transfers in this launch
+                              // that it or others have to wait for
+  int gave_way = 0;  // how often, at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Written under the machine's mutex.
   std::atomic<SlaveState> state{SlaveState::idle};
@@ -175,6 +178,7 @@ struct Group {
   bool singles = false;  // started by athread_create() and joined one by one
   bool owned = false;    // by a host thread, whose athread_spawn() uses it
   int launched = 0;
+  std::atomic<int> begun{0};  // slaves of the launch, in copy mode
   std::uint64_t spawns = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;
@@ -190,8 +194,8 @@ struct Group {
 
 // Order is what depends on timing on the real machine: which slave runs first,
 // whether a transfer happens when it is issued (eager) or when it is waited
-// for, and whether others run between a slave's read of a volatile word and its
-// next store (interleaved).
+// for, and whether others run before a lock or an atomic operation, and between
+// a slave's read of a volatile word and its next store (interleaved).
 struct Order {
   std::uint64_t seed = 0;
   bool eager = false;

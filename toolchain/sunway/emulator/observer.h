@@ -101,6 +101,9 @@ class SlaveObserver {
                         std::uint64_t number) = 0;
   virtual void acquires(Sync kind, const volatile void* object,
                         std::uint64_t number) = 0;
+  // gives_way() is called in check mode before an attempt to take a lock and
+  // before an atomic operation: others may run first.
+  virtual void gives_way() = 0;
   // tried() is called after an attempt to take a lock that was not free, and
   // atomic() before an atomic operation.
   virtual void tried(const volatile void* word, const void* pc) = 0;

@@ -156,6 +156,7 @@ class Recorder final : public SlaveObserver {
         object, number);
     last_ = thread_time();
   }
+  void gives_way() override {}
   void tried(Word, const void*) override { sched_yield(); }
   void atomic(Word, std::size_t, bool, const void*) override {}
 

@@ -306,6 +306,7 @@ void HostCheck::halting(const void* pc) {
 
 void HostCheck::exiting() {
   if (!has_machine()) return;
+  print_replays();
   stop_slaves();
   report_changed_args(all_groups_mask());
   // A slave or another thread ends the process during the join.

@@ -162,6 +162,7 @@ bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
 }
 
 bool SlaveCheck::allows_rma(const Rma& rma, const Slave& other, bool sends) {
+  slave_.asynchronous = true;
   if (!allows_sides(rma, other)) return false;
   if (sends) check_source(rma);
   return true;
@@ -247,6 +248,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
     if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
     return;  // count it as done, or wait() would hang as well
   }
+  slave_.asynchronous = true;
   check_buffers(t, pc);
   check_reply_written(t.reply, t.call, pc);
   in_flight_.add(t, pc, now);
@@ -261,6 +263,7 @@ void SlaveCheck::blocking(const Transfer& t, const void* pc) {
 }
 
 void SlaveCheck::broadcast(const Transfer& t, const void* pc) {
+  slave_.asynchronous = true;
   check_buffers(t, pc);
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
@@ -427,6 +430,16 @@ void SlaveCheck::acquires(Sync kind, const volatile void* object,
     args_written(object, kLockBytes);
   }
   clock_.acquire(object, number);
+}
+
+void SlaveCheck::gives_way() {
+  // Enough for a race, and too few to make programs slow.
+  constexpr int kMost = 256;
+  if (!machine().order.interleaved || slave_.gave_way == kMost) return;
+  direct_.log_write();
+  resume();
+  ++slave_.gave_way;
+  (void)yield_turn(slave_);
 }
 
 void SlaveCheck::tried(const volatile void* word, const void* pc) {

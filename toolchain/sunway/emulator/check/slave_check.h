@@ -72,6 +72,7 @@ class SlaveCheck final : public SlaveObserver {
                 std::uint64_t number) override;
   void acquires(Sync kind, const volatile void* object,
                 std::uint64_t number) override;
+  void gives_way() override;
   void tried(const volatile void* word, const void* pc) override;
   void atomic(const volatile void* word, std::size_t bytes, bool writes,
               const void* pc) override;
