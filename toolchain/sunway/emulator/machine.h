@@ -140,7 +140,7 @@ struct Slave {
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
   bool asynchronous = false;  // check mode: it began transfers in this launch
                               // that it or others have to wait for
-  int gave_way = 0;  // how often, at locks and atomics of this launch
+  int gave_way = 0;           // how often, at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Written under the machine's mutex.
   std::atomic<SlaveState> state{SlaveState::idle};

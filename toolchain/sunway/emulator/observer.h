@@ -61,6 +61,8 @@ class SlaveObserver {
   // sent() is called after an asynchronous send with a reply word, and
   // fetched() after a get that was not passed to issue().
   virtual void sent(const Rma& rma) = 0;
+  // rma_barrier() completes all RMA that the slave began.
+  virtual void rma_barrier() = 0;
   virtual void fetched(const Transfer& transfer, const void* pc) = 0;
   // replies() is called before this slave raises another slave's reply word.
   virtual void replies(const volatile void* reply) = 0;

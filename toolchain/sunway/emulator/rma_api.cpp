@@ -177,8 +177,12 @@ int athread_rma_wait_value(volatile void* word, int value) {
   sunway::wait_reply("rma_wait_value", word, value, SWAMP_SUNWAY_CALLER());
   return 0;
 }
-int athread_rma_barrier() { return 0; }
-int athread_rma_all_barrier() { return 0; }
+int athread_rma_barrier() {
+  Slave& slave = sunway::require_self("rma_barrier");
+  if (slave.observer) slave.observer->rma_barrier();
+  return 0;
+}
+int athread_rma_all_barrier() { return athread_rma_barrier(); }
 
 #define SWAMP_COPY void *to, void *from
 #define SWAMP_LOCAL volatile void* local

@@ -99,6 +99,7 @@ class Recorder final : public SlaveObserver {
     raise(rma.local_reply);
     last_ = thread_time();
   }
+  void rma_barrier() override {}
   void fetched(const Transfer& t, const void*) override {
     transfer(Op::What::rma, t.call, t.length);
     if (t.reply == nullptr) {

@@ -212,9 +212,9 @@ bool extremes_agree(const std::vector<Written>& written, const Place& place,
   for (const Written& w : written) {
     const std::uintptr_t begin = w.begin + place.second;
     if (w.pc != place.first || begin + bytes > w.end) continue;
-    if (std::any_of(
-            all.begin(), all.begin() + static_cast<std::ptrdiff_t>(differ),
-            [&](const Element& e) { return e.begin == begin; })) {
+    if (std::any_of(all.begin(),
+                    all.begin() + static_cast<std::ptrdiff_t>(differ),
+                    [&](const Element& e) { return e.begin == begin; })) {
       continue;
     }
     const std::uint64_t same = read_own(begin, bytes);
@@ -232,6 +232,9 @@ Places places_of(std::vector<Difference>& found, std::uintptr_t bytes) {
     if (!d.own) continue;
     const Written& writer = writer_of(d);
     const std::uintptr_t begin = d.address / bytes * bytes;
+    if (bytes == 8 && (begin < writer.begin || begin + 8 > writer.end)) {
+      continue;
+    }
     std::vector<Element>& there = all[{writer.pc, begin - writer.begin}];
     if (last == nullptr || last->address / bytes * bytes != begin ||
         writer_of(*last).begin != writer.begin) {
@@ -264,7 +267,6 @@ void leave_out_shares(const std::vector<Written>& written, const Outcome& there,
             (mine[slave].atomic_operations != 0 ||
              there.usages[slave].atomic_operations != 0);
   }
-  const auto is_share = [](const Difference& d) { return d.is_share; };
   for (const std::uintptr_t bytes : {8, 4}) {
     constexpr std::size_t kFew = 256;
     const Places places = places_of(found, bytes);
@@ -278,17 +280,16 @@ void leave_out_shares(const std::vector<Written>& written, const Outcome& there,
         for (Difference* word : element.words) word->is_share = true;
       }
     }
-    found.erase(std::remove_if(found.begin(), found.end(), is_share),
-                found.end());
   }
   // Shares that are not at the same place: whole numbers of 4 bytes.
   std::uint32_t difference = 0;
   for (const Difference& d : found) {
     if (d.own) difference += d.there - d.here;
   }
-  if (difference != 0) return;
   found.erase(std::remove_if(found.begin(), found.end(),
-                             [](const Difference& d) { return d.own; }),
+                             [=](const Difference& d) {
+                               return d.own && (d.is_share || difference == 0);
+                             }),
               found.end());
 }
 

@@ -156,7 +156,8 @@ int runs_of(unsigned mask, const char** why) {
                 : settings().schedules;
 }
 
-// any_asynchronous() returns whether slaves began transfers that are waited for.
+// any_asynchronous() returns whether slaves began transfers that are waited
+// for.
 bool any_asynchronous() {
   for (const Group& group : machine().groups) {
     for (const auto& slave : group.slaves) {

@@ -27,8 +27,8 @@ void start_replays(unsigned mask);
 // does not return in a child.
 void end_replays();
 
-// print_replays() prints one line: which launches were run again, and why others
-// were not.
+// print_replays() prints one line: which launches were run again, and why
+// others were not.
 void print_replays();
 
 // What follows is used by the sources of the replay only: the channel between a

@@ -163,6 +163,7 @@ bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
 
 bool SlaveCheck::allows_rma(const Rma& rma, const Slave& other, bool sends) {
   slave_.asynchronous = true;
+  send_waits_ = rma.local_reply == nullptr;
   if (!allows_sides(rma, other)) return false;
   if (sends) check_source(rma);
   return true;
@@ -186,7 +187,7 @@ void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
   if (get.length <= kWord) return;
   const std::uintptr_t begin = address_of(get.main);
   inbox_.add({begin, begin + bytes_of(get), &reader, done, nullptr, 0, get.call,
-              pc, true});
+              pc, true, true});
   check_all();
 }
 
@@ -264,6 +265,7 @@ void SlaveCheck::blocking(const Transfer& t, const void* pc) {
 
 void SlaveCheck::broadcast(const Transfer& t, const void* pc) {
   slave_.asynchronous = true;
+  send_waits_ = true;  // many programs wait at the sender only
   check_buffers(t, pc);
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
@@ -280,7 +282,12 @@ void SlaveCheck::check_source(const Rma& rma) {
 void SlaveCheck::sent(const Rma& rma) {
   const std::uintptr_t begin = address_of(rma.local);
   in_flight_.sent(begin, begin + static_cast<std::uintptr_t>(rma.length),
-                  rma.local_reply, rma.call, rma.pc);
+                  rma.local_reply, called_, rma.call, rma.pc);
+}
+
+void SlaveCheck::rma_barrier() {
+  in_flight_.complete_rma();
+  clock_.arrived();
 }
 
 void SlaveCheck::fetched(const Transfer& t, const void* pc) {
@@ -296,7 +303,8 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   SlaveCheck& from = *check_of(sender);
   SlaveClock& clock = from.clock_;
   inbox_.add({begin, end, &sender, clock.now(), reply,
-              reply == nullptr ? 0 : next_reply(reply), call, pc});
+              reply == nullptr ? 0 : next_reply(reply), call, pc,
+              reply == nullptr || from.send_waits_});
   check_all();
   if (&sender == &slave_) {
     accept_arrivals();
@@ -311,9 +319,9 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   log_ldm_access(slave_, {begin, end, &sender, pc, true, false, 0,
                           clock.snapshot(), from.called_});
   if (reply != nullptr) {
-    from.replies(reply);
+    clock.send(reply, next_reply(reply));
   } else {
-    clock.release(&slave_);
+    clock.send(&slave_);
   }
 }
 

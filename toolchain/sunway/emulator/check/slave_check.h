@@ -48,6 +48,7 @@ class SlaveCheck final : public SlaveObserver {
 
   bool allows_rma(const Rma& rma, const Slave& other, bool sends) override;
   void sent(const Rma& rma) override;
+  void rma_barrier() override;
   void fetched(const Transfer& transfer, const void* pc) override;
   void replies(const volatile void* reply) override;
   bool reaches(const Slave& other, const std::byte* ldm, long length,
@@ -213,6 +214,7 @@ class SlaveCheck final : public SlaveObserver {
   Progress progress_;
   DirectLog direct_;
   KnownRanges known_ranges_;
+  bool send_waits_ = false;  // see Arrival::waits, of the last send
   const std::byte* last_transfer_ = nullptr;  // its side of main memory
   const bool reports_main_;                   // SWAMP_CHECK_MAIN_ACCESS=1
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
