@@ -495,6 +495,21 @@ void kernel(args_t* from) {
 }
 #endif
 
+#ifdef BUG_packet_missing
+void kernel(args_t* from) {
+  long number = 7;
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+#ifdef RIGHT
+  if (_PEN == 0) asm volatile("putr %0,%1\n" ::"r"(number), "r"(1) : "memory");
+#endif
+  /* BUG packet_missing: hang */
+  if (_PEN == 1) asm volatile("getr %0\n" : "=r"(number)::"memory");
+}
+#endif
+
 #ifdef BUG_packet_left
 void kernel(args_t* from) {
   long number = 7;

@@ -64,7 +64,7 @@ using SlaveFunction = void (*)(void*);
 
 // Wait describes what a blocked slave waits for, and where.
 struct Wait {
-  enum class Kind { turn, reply, sync, node, master, lock };
+  enum class Kind { turn, reply, sync, packet, node, master, lock };
   Kind kind;
   const void* pc;
   const char* what;  // "ssync_array"
@@ -85,14 +85,18 @@ struct MasterWait {
 // Counters are what one slave did, for the cost model.
 struct Counters : predict::Traffic {
   std::uint64_t syncs = 0;
-  // Check mode: floating-point operations, and loads and stores of any memory.
-  std::uint64_t flops = 0, accesses = 0;
+  std::uint64_t get_waits =
+      0;  // for gets, while the slave has no other in flight
+  // Check mode: floating-point operations, and loads and stores of any memory,
+  // in halves: one of up to 16 bytes of a vector is a half.
+  std::uint64_t flops = 0, half_accesses = 0;
 
   void add(const Counters& more) noexcept {
     Traffic::add(more);
     syncs += more.syncs;
+    get_waits += more.get_waits;
     flops += more.flops;
-    accesses += more.accesses;
+    half_accesses += more.half_accesses;
   }
 };
 
@@ -134,7 +138,12 @@ struct Slave {
   pthread_t thread = {};
   sem_t start = {};
   sem_t ready = {};
-  Counters counters;                    // of this launch
+  Counters counters;                           // of this launch
+  std::atomic<std::uint64_t> rma_received{0};  // cycles, of this launch
+  // The reply word of the last get, if it was not waited for, and its value
+  // then.
+  const volatile void* last_get = nullptr;
+  int last_get_value = 0;
   std::uint64_t cycle = 0;              // of its clock, in check mode
   std::uint64_t clock_reads = 0;        // of this launch
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch

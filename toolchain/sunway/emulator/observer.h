@@ -58,7 +58,7 @@ class SlaveObserver {
   // carried out. `other` is the remote slave, or this one for a broadcast;
   // `sends` is false for a get.
   virtual bool allows_rma(const Rma& rma, const Slave& other, bool sends) = 0;
-  // sent() is called after an asynchronous send with a reply word, and
+  // sent() is called at the end of a send, after its replies, and
   // fetched() after a get that was not passed to issue().
   virtual void sent(const Rma& rma) = 0;
   // rma_barrier() completes all RMA that the slave began.
@@ -103,8 +103,8 @@ class SlaveObserver {
                         std::uint64_t number) = 0;
   virtual void acquires(Sync kind, const volatile void* object,
                         std::uint64_t number) = 0;
-  // gives_way() is called in check mode before an attempt to take a lock and
-  // before an atomic operation: others may run first.
+  // gives_way() is called before an attempt to take a lock and before an atomic
+  // operation: others may run first.
   virtual void gives_way() = 0;
   // tried() is called after an attempt to take a lock that was not free, and
   // atomic() before an atomic operation.

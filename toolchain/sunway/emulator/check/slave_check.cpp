@@ -280,6 +280,7 @@ void SlaveCheck::check_source(const Rma& rma) {
 }
 
 void SlaveCheck::sent(const Rma& rma) {
+  if (rma.local_reply == nullptr) return;
   const std::uintptr_t begin = address_of(rma.local);
   in_flight_.sent(begin, begin + static_cast<std::uintptr_t>(rma.length),
                   rma.local_reply, called_, rma.call, rma.pc);

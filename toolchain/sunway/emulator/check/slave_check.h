@@ -159,7 +159,7 @@ class SlaveCheck final : public SlaveObserver {
   void let_others_store();
   // take_counts() adds what the slave's code has counted to its counters.
   void take_counts() noexcept {
-    slave_.counters.accesses += fast_.counts & 0xffffffff;
+    slave_.counters.half_accesses += fast_.counts & 0xffffffff;
     slave_.counters.flops += fast_.counts >> 32;
     fast_.counts = 0;
   }

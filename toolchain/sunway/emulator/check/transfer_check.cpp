@@ -173,7 +173,7 @@ void InFlight::sent(std::uintptr_t begin, std::uintptr_t end,
               sent_.end());
   if (sent_.size() == kMost) sent_.erase(sent_.begin());
   sent_.push_back(
-      {begin, end, reply, read_reply(reply) + 1, time, call, pc, nullptr});
+      {begin, end, reply, read_reply(reply), time, call, pc, nullptr});
   for_watched_of(sent_.back(), &Shadow::set);
 }
 
