@@ -427,7 +427,15 @@ void compile(const Options& options) {
     if (output.empty() && has(options.rest, "-c")) {
       output = std::filesystem::path(source).stem().string() + ".o";
     }
-    compile_one(options, source, output);
+    if (makes_objects(options) && std::filesystem::exists(output) &&
+        !file_exists(output)) {
+      // objcopy wants a file: -o /dev/null.
+      const std::string object = temporary_file(".o");
+      compile_one(options, source, object);
+      write_file(output, read_file(object));
+    } else {
+      compile_one(options, source, output);
+    }
   }
 }
 
