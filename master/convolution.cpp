@@ -1,7 +1,7 @@
-// Direct convolutions. A segment is the images of a block of at most
-// kConvolutionLanes filters, and of a band of rows of the result, whose number
-// is bounded by the caches, or by LDM. A gradient of a weight is summed over
-// whole images, in their order, so that its grains are blocks and their terms.
+// Direct convolutions. A unit is a block of at most kConvolutionLanes filters
+// of an image, or of a band of its rows, whose number is bounded by the caches,
+// or by LDM. A gradient of a weight is summed over whole images, in their
+// order, so that its grains are blocks and their terms.
 #include "swamp/convolution.h"
 
 #include <algorithm>
@@ -185,26 +185,38 @@ struct Direct {
     return args;
   }
 
-  void set_images(Operation& operation, int s, bool channels_last,
-                  std::size_t channels, std::size_t all_channels,
-                  std::size_t pixels, std::size_t all_pixels) const {
-    const std::size_t step =
-        (channels_last ? all_channels : all_pixels) * bytes();
+  // set_unit() makes a unit of an operand `channels` channels and `pixels`
+  // positions of images, with `step` elements from unit to unit.
+  void set_unit(Operation& operation, int s, bool channels_last,
+                std::size_t channels, std::size_t all_channels,
+                std::size_t pixels, std::size_t all_pixels,
+                std::size_t step) const {
+    if (step == 0) operation.operands[s].access = Access::constant;
     operation.set_lines(s, channels_last ? pixels : channels,
-                        (channels_last ? channels : pixels) * bytes(), step,
-                        all_channels * all_pixels * bytes());
+                        (channels_last ? channels : pixels) * bytes(),
+                        (channels_last ? all_channels : all_pixels) * bytes(),
+                        step * bytes());
   }
   // set_operation() sets the units, scratch memory and traffic of an operation
-  // whose operand `out` is the result, or its gradient.
+  // whose operand `out` is the result, or its gradient. The units are images,
+  // or blocks that are x_step and out_step channels apart.
   void set_operation(Operation& operation, const ConvolutionArgs& args, int out,
-                     bool is_weight) const {
-    set_images(operation, slave::ConvolutionOperand::x, of.x_channels_last,
-               args.channels, of.channels, args.in_pixels(),
-               of.height.in * of.width.in);
-    set_images(operation, out, of.out_channels_last, args.lanes, of.filters,
-               args.out_pixels(), of.height.out * of.width.out);
+                     bool by_image, std::size_t x_step,
+                     std::size_t out_step) const {
+    const auto step = [&](bool channels_last, std::size_t channels,
+                          std::size_t pixels) {
+      return channels * (channels_last && !by_image ? 1 : pixels);
+    };
+    const std::size_t x_pixels = of.height.in * of.width.in,
+                      out_pixels = of.height.out * of.width.out;
+    set_unit(operation, slave::ConvolutionOperand::x, of.x_channels_last,
+             args.channels, of.channels, args.in_pixels(), x_pixels,
+             step(of.x_channels_last, x_step, x_pixels));
+    set_unit(operation, out, of.out_channels_last, args.lanes, of.filters,
+             args.out_pixels(), out_pixels,
+             step(of.out_channels_last, out_step, out_pixels));
     operation.scratch_bytes = static_cast<std::uint32_t>(
-        std::min(slave::ConvolutionScratch(args, is_weight).bytes, kMost));
+        std::min(slave::ConvolutionScratch(args, by_image).bytes, kMost));
     operation.tile_step = 1;
     // 3 floating-point operations count as a byte, as those of a product.
     operation.traffic_bytes += args.out_pixels() * args.terms * 2 * kLanes / 3;
@@ -225,25 +237,26 @@ struct Direct {
                    SWAMP_UNSUPPORTED);
   }
 
-  // address() returns the first element of a block's channel or filter.
-  static const std::byte* address(const void* data, bool channels_last,
-                                  std::size_t channel, std::size_t pixel,
-                                  std::size_t channels, std::size_t pixels,
-                                  std::size_t bytes) {
-    return static_cast<const std::byte*>(data) +
-           (channels_last ? pixel * channels + channel
-                          : channel * pixels + pixel) *
-               bytes;
-  }
-  const std::byte* x_of(const void* x, std::size_t channel,
+  // x_of() returns the address of an element of x, out_of() of the result.
+  const std::byte* x_of(const void* x, std::size_t image, std::size_t channel,
                         std::size_t pixel) const {
-    return address(x, of.x_channels_last, channel, pixel, of.channels,
-                   of.height.in * of.width.in, bytes());
+    return address(x, of.x_channels_last, image, channel, pixel, of.channels,
+                   of.height.in * of.width.in);
   }
-  const std::byte* out_of(const void* out, std::size_t filter,
-                          std::size_t pixel) const {
-    return address(out, of.out_channels_last, filter, pixel, of.filters,
-                   of.height.out * of.width.out, bytes());
+  const std::byte* out_of(const void* out, std::size_t image,
+                          std::size_t filter, std::size_t pixel) const {
+    return address(out, of.out_channels_last, image, filter, pixel, of.filters,
+                   of.height.out * of.width.out);
+  }
+  const std::byte* address(const void* data, bool channels_last,
+                           std::size_t image, std::size_t channel,
+                           std::size_t pixel, std::size_t channels,
+                           std::size_t pixels) const {
+    return static_cast<const std::byte*>(data) +
+           (image * channels * pixels + (channels_last
+                                             ? pixel * channels + channel
+                                             : channel * pixels + pixel)) *
+               bytes();
   }
 };
 
@@ -259,7 +272,8 @@ struct Results : Direct {
     operation.set_unit_bytes(At::weight,
                              args.lanes * args.all_terms() * bytes());
     operation.set_unit_bytes(At::bias, has_bias ? args.lanes * bytes() : 0);
-    set_operation(operation, args, At::out, false);
+    set_operation(operation, args, At::out, false,
+                  group_blocks() > 1 ? 0 : args.channels, args.lanes);
     return operation;
   }
 
@@ -302,7 +316,8 @@ struct Results : Direct {
     const ConvolutionDimension& axis = divides_columns() ? of.width : of.height;
     const std::size_t bands = divided(axis.out, size), blocks = block_count();
     std::vector<Band> band(bands);
-    // Of the first block, then of the last, which may have fewer filters.
+    // Of the first block, then of the last, which may have fewer filters: runs
+    // of blocks with as many, of one group if it has several.
     std::vector<ConvolutionArgs> args(2 * bands);
     std::vector<Operation> operations(2 * bands);
     for (std::size_t i = 0; i < 2 * bands; ++i) {
@@ -313,25 +328,37 @@ struct Results : Direct {
       if (!fits(operations[i], 0)) refuse_ldm();
     }
     Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(operations.data(), operations.size(), blocks * bands, false,
-                   {1, ~std::size_t{0}}, workspace.segments());
-    const auto part = [&](const void* data, std::size_t filter,
-                          std::size_t each) {
-      return data == nullptr ? nullptr
-                             : static_cast<const std::byte*>(data) +
-                                   filter * each * bytes();
+    struct BlockRun {
+      std::size_t first, count;
     };
+    std::vector<BlockRun> runs;
     for (std::size_t b = 0; b < blocks; ++b) {
-      const Block one = block(b);
-      const bool is_first = one.lanes == args[0].lanes;
+      const bool continues = b != 0 && block(b).lanes == block(b - 1).lanes &&
+                             (group_blocks() == 1 || b % group_blocks() != 0);
+      if (!continues) runs.push_back({b, 0});
+      ++runs.back().count;
+    }
+    RowTable table(operations.data(), operations.size(),
+                   of.images * bands * runs.size(), false, {1, ~std::size_t{0}},
+                   workspace.segments());
+    const auto part = [&](const void* data, std::size_t element) {
+      return data == nullptr
+                 ? nullptr
+                 : static_cast<const std::byte*>(data) + element * bytes();
+    };
+    const std::size_t x_row = divides_columns() ? 1 : of.width.in,
+                      out_row = divides_columns() ? 1 : of.width.out;
+    for (std::size_t image = 0; image < of.images; ++image) {
       for (std::size_t i = 0; i < bands; ++i) {
-        const std::size_t x_row = divides_columns() ? 1 : of.width.in,
-                          out_row = divides_columns() ? 1 : of.width.out;
-        table.add(of.images,
-                  {x_of(x, one.channel, band[i].in_first * x_row),
-                   part(weight, one.filter, terms()), part(bias, one.filter, 1),
-                   out_of(out, one.filter, band[i].out_first * out_row)},
-                  is_first ? i : bands + i);
+        for (const BlockRun& run : runs) {
+          const Block one = block(run.first);
+          table.add(
+              run.count,
+              {x_of(x, image, one.channel, band[i].in_first * x_row),
+               part(weight, one.filter * terms()), part(bias, one.filter),
+               out_of(out, image, one.filter, band[i].out_first * out_row)},
+              one.lanes == args[0].lanes ? i : bands + i);
+        }
       }
     }
     workspace.run(machine, with_memory(table.list()));
@@ -374,7 +401,7 @@ struct Gradient : Direct {
       one.terms = static_cast<std::uint32_t>(std::min(most, terms() - first));
       operations[i] = Operation(
           master::row_kernel<KernelFamily::convolution_weight>(of.dtype), &one);
-      set_operation(operations[i], one, At::g, true);
+      set_operation(operations[i], one, At::g, true, of.channels, of.filters);
       if (!fits(operations[i], partial_bytes)) refuse_ldm();
     }
     Workspace& workspace = Workspace::of_this_thread();
@@ -383,9 +410,10 @@ struct Gradient : Direct {
     for (std::size_t b = 0; b < blocks; ++b) {
       const Block one = block(b);
       for (std::size_t i = 0; i < parts; ++i) {
-        table.add(of.images,
-                  {x_of(x, one.channel, 0), out_of(gradient, one.filter, 0)},
-                  one.lanes == args[0].lanes ? i : parts + i);
+        table.add(
+            of.images,
+            {x_of(x, 0, one.channel, 0), out_of(gradient, 0, one.filter, 0)},
+            one.lanes == args[0].lanes ? i : parts + i);
       }
     }
     workspace.run_by_grain(machine, table.list(), partial_bytes);

@@ -29,6 +29,8 @@ using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 constexpr std::size_t kLanes = hn::MaxLanes(DF());
 constexpr std::size_t kWidth = kConvolutionLanes;
+// Prefetched: a position takes few cycles, and the next may be far.
+constexpr std::size_t kPixelsAhead = 32;
 constexpr std::size_t kMostSums = kTileRows < 6 ? kTileRows : 12;
 
 // ByWindow multiplies weights, or a gradient, by the values at an address:
@@ -225,7 +227,8 @@ struct Image {
       const std::size_t lanes = for_terms(
           from,
           [&](auto d, std::size_t lane, std::size_t pixel, auto value)
-              HWY_ATTR { hn::StoreU(value, d, x + places[pixel] + lane); });
+              HWY_ATTR { hn::StoreU(value, d, x + places[pixel] + lane); },
+          kPixelsAhead);
       if (lanes == args.lanes) return;
     } else if (args.group_terms == args.group_lanes && args.lanes == kWidth &&
                kLanes % args.group_terms == 0) {
@@ -252,17 +255,19 @@ struct Image {
             i / args.group_terms * args.group_terms + t);
       }
     }
-    for_terms(from, [&](auto d, std::size_t lane, std::size_t pixel,
-                        auto value) HWY_ATTR {
-      if constexpr (hn::MaxLanes(decltype(d)()) == kLanes) {
-        float* to = x + places[pixel] + lane;
-        for (std::size_t t = 0; t < args.group_terms; ++t, to += plane) {
-          hn::StoreU(
-              hn::TableLookupLanes(value, hn::SetTableIndices(df, lanes[t])),
-              df, to);
-        }
-      }
-    });
+    for_terms(
+        from,
+        [&](auto d, std::size_t lane, std::size_t pixel, auto value) HWY_ATTR {
+          if constexpr (hn::MaxLanes(decltype(d)()) == kLanes) {
+            float* to = x + places[pixel] + lane;
+            for (std::size_t t = 0; t < args.group_terms; ++t, to += plane) {
+              hn::StoreU(hn::TableLookupLanes(
+                             value, hn::SetTableIndices(df, lanes[t])),
+                         df, to);
+            }
+          }
+        },
+        kPixelsAhead);
   }
   // copy_positions() is copy() if all filters read the same.
   HWY_INLINE void copy_positions(const Source<Format>& from) const {
@@ -295,22 +300,27 @@ struct Convolution : Image<Format> {
   using Image<Format>::offsets;
   using At = ConvolutionOperand;
 
+  std::uint32_t* order;
   float* weight;
   const float* bias = nullptr;
   const Operand* layout;
 
   HWY_INLINE Convolution(const ConvolutionArgs& arguments, const Tile& tile)
       : Image<Format>(arguments, tile, false),
+        order(this->template part<std::uint32_t>(this->parts.order)),
         weight(this->template part<float>(this->parts.weight)),
         layout(tile.layout) {
+    set_order();
+  }
+
+  // set_weight() packs the weight and the bias of a unit.
+  HWY_INLINE void set_weight(const Element* all, const Element* added) {
     const std::size_t terms = args.all_terms();
-    auto* const order = this->template part<std::uint32_t>(this->parts.out);
-    set_order(order);
     // The last vector is for terms that no result has, and for the bias.
-    std::fill(weight, weight + (terms + 1) * kWidth, 0.0f);
-    const Source<Format> from{operand<const Element>(tile, At::weight),
-                              static_cast<std::int64_t>(terms), 1, args.lanes,
-                              terms};
+    const std::size_t cleared = args.lanes == kWidth ? terms : 0;
+    std::fill(weight + cleared * kWidth, weight + (terms + 1) * kWidth, 0.0f);
+    const Source<Format> from{all, static_cast<std::int64_t>(terms), 1,
+                              args.lanes, terms};
     const std::size_t lanes = for_terms(
         from,
         [&](auto d, std::size_t lane, std::size_t t, auto value) HWY_ATTR {
@@ -321,11 +331,11 @@ struct Convolution : Image<Format> {
         weight[order[t] * kWidth + lane] = Format::widen(*from.at(lane, t));
       }
     }
-    const auto* const added = operand<const Element>(tile, At::bias);
     if (added == nullptr) return;
     float* const to = weight + terms * kWidth;
-    for (std::size_t i = 0; i < args.lanes; ++i)
+    for (std::size_t i = 0; i < args.lanes; ++i) {
       to[i] = Format::widen(added[i]);
+    }
     bias = to;
   }
 
@@ -360,7 +370,7 @@ struct Convolution : Image<Format> {
 
   // set_order() sets where the terms of the weight are in the chains, which
   // follow each other phase by phase, and the offsets of these places.
-  void set_order(std::uint32_t* order) const {
+  void set_order() const {
     std::fill(order, order + args.all_terms(), args.all_terms());
     std::size_t begin = 0;
     for_phases([&](std::int32_t row, std::int32_t column) HWY_ATTR {
@@ -476,15 +486,24 @@ HWY_INLINE void convolution(const void* arguments, const Tile& tile, Result&) {
   using At = ConvolutionOperand;
   using Element = typename Format::Element;
   const auto& args = *static_cast<const ConvolutionArgs*>(arguments);
-  const Convolution<Format> convolution(args, tile);
+  Convolution<Format> convolution(args, tile);
   const auto* x = operand<const Element>(tile, At::x);
   auto* out = operand<Element>(tile, At::out);
+  const auto* weight = operand<const Element>(tile, At::weight);
+  const auto* bias = operand<const Element>(tile, At::bias);
+  const Element* copied = nullptr;
   for (std::size_t i = 0; i < tile.count; ++i) {
-    convolution.copy(matrix_of<Format>(x, tile.layout[At::x],
-                                       args.x_by_channel != 0, args.channels,
-                                       args.in_pixels()));
+    if (x != copied) {
+      convolution.copy(matrix_of<Format>(x, tile.layout[At::x],
+                                         args.x_by_channel != 0, args.channels,
+                                         args.in_pixels()));
+    }
+    copied = x;
+    convolution.set_weight(weight, bias);
     convolution.compute(out);
     x += tile.layout[At::x].unit_step / sizeof *x;
+    weight += tile.layout[At::weight].unit_step / sizeof *weight;
+    if (bias != nullptr) bias += tile.layout[At::bias].unit_step / sizeof *bias;
     out += tile.layout[At::out].unit_step / sizeof *out;
   }
 }
@@ -521,6 +540,7 @@ struct WeightGradient : Image<Format> {
         }
       }
     }
+    if (args.lanes == kWidth) return;
     std::fill(gradient, gradient + args.out_pixels() * kWidth, 0.0f);
   }
 
@@ -545,11 +565,13 @@ struct WeightGradient : Image<Format> {
 
   HWY_INLINE void copy_gradient(const Source<Format>& from,
                                 std::size_t odd) const {
-    const std::size_t lanes =
-        for_terms(from, [&](auto d, std::size_t lane, std::size_t position,
-                            auto value) HWY_ATTR {
+    const std::size_t lanes = for_terms(
+        from,
+        [&](auto d, std::size_t lane, std::size_t position,
+            auto value) HWY_ATTR {
           hn::StoreU(value, d, gradient + slot(position, odd) * kWidth + lane);
-        });
+        },
+        kPixelsAhead);
     for (std::size_t lane = lanes; lane < args.lanes; ++lane) {
       for (std::size_t p = 0; p < from.terms; ++p) {
         gradient[slot(p, odd) * kWidth + lane] =

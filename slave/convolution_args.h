@@ -6,7 +6,6 @@
 #ifndef SWAMP_SLAVE_CONVOLUTION_ARGS_H_
 #define SWAMP_SLAVE_CONVOLUTION_ARGS_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -41,12 +40,11 @@ struct ConvolutionAxis {
 };
 
 // convolution: x (in: an image, or a part of its rows, of the channels of the
-//   filters), weight (constant: [lanes, rows, columns, channels of a group]),
-//   bias (constant: one for each filter; absent: none), out (out: `lanes`
-//   filters of the result's positions). A unit is an image. A line of x and of
-//   out is all channels of a position, or, if by_channel, all positions of a
-//   channel.
-//   out = r(sum + bias); a nan is the quiet nan with payload 0.
+//   filters; constant if all units read the same), weight (in: [lanes, rows,
+//   columns, channels of a group]), bias (in: one for each filter; absent:
+//   none), out (out: `lanes` filters of the result's positions). A line of x
+//   and of out is all channels of a position, or, if by_channel, all positions
+//   of a channel. out = r(sum + bias); a nan is the quiet nan with payload 0.
 // convolution_weight: x, g (in: `lanes` filters of the gradient of the result).
 //   A unit is an image. Its partial result is a ConvolutionSums, then for each
 //   of `terms` terms from first_term on kConvolutionLanes float32: the sum over
@@ -99,7 +97,8 @@ constexpr std::size_t convolution_partial_bytes(std::size_t terms) noexcept {
 
 // ConvolutionScratch is the offsets in bytes of the parts of scratch memory.
 struct ConvolutionScratch {
-  std::size_t offsets;  // of terms, uint32
+  std::size_t offsets;  // of terms in the order of the chain, uint32
+  std::size_t order;    // places of terms in the chain, uint32
   std::size_t places;   // of positions of x, uint32
   std::size_t begins;   // of windows, uint32: convolution_weight
   std::size_t weight;   // vectors in the order of the chain
@@ -117,16 +116,14 @@ struct ConvolutionScratch {
       return at;
     };
     offsets = add(args.all_terms(), 4);
+    order = add(is_weight ? 0 : args.all_terms(), 4);
     places = add(args.in_pixels(), 4);
     begins = add(is_weight ? args.out_pixels() : 0, 4);
     weight = add(is_weight ? 1 : args.all_terms() + 1, kVector);
     x = add(static_cast<std::size_t>(args.rows.positions) *
                 args.columns.slots() * args.group_terms * args.width(),
             sizeof(float));
-    // First the places of terms in the chains.
-    out = add(std::max(args.out_pixels() * kVector,
-                       std::size_t{args.all_terms()} * 4),
-              1);
+    out = add(args.out_pixels(), kVector);
   }
 };
 

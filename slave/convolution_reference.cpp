@@ -101,6 +101,8 @@ void convolution(const void* arguments, const Tile& tile, Result&) {
       }
     }
     x += tile.layout[At::x].unit_step / sizeof *x;
+    weight += tile.layout[At::weight].unit_step / sizeof *weight;
+    if (bias != nullptr) bias += tile.layout[At::bias].unit_step / sizeof *bias;
     out += tile.layout[At::out].unit_step / sizeof *out;
   }
 }

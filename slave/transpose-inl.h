@@ -201,11 +201,12 @@ inline constexpr std::size_t kTermsAhead = 8;
 // of groups of lanes as for_lanes(), and returns the number of lanes visited:
 // none if neither lanes nor terms are neighbours in memory.
 template <class Format, class Visit>
-HWY_INLINE std::size_t for_terms(const Source<Format>& x, const Visit& visit) {
+HWY_INLINE std::size_t for_terms(const Source<Format>& x, const Visit& visit,
+                                 std::size_t ahead = kTermsAhead) {
   std::size_t visited = 0;
   if (x.lane_step == 1) {
     for (std::size_t t = 0; t < x.terms; ++t) {
-      hwy::Prefetch(x.at(0, t + kTermsAhead));
+      hwy::Prefetch(x.at(0, t + ahead));
       visited = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
         visit(d, lane, t, Format::load(d, x.at(lane, t)));
       });

@@ -174,12 +174,14 @@ struct Convolution {
   }
 
   // is_direct() returns whether a group has too few channels for a panel of a
-  // product.
+  // product, or the large tensor so few that gathering them takes longer than
+  // the product.
   bool is_direct() const {
-    constexpr std::int64_t kFew = 32;
-    return groups > 1 && axes[0].large == 1 && axes[0].small == 1 &&
-           axes[0].kernel == 1 && axes[0].padding == 0 &&
-           std::max(group_channels(), group_filters()) < kFew;
+    constexpr std::int64_t kFew = 32, kImage = 4;
+    return axes[0].large == 1 && axes[0].small == 1 && axes[0].kernel == 1 &&
+           axes[0].padding == 0 &&
+           (groups == 1 ? channels <= kImage && !is_pointwise()
+                        : std::max(group_channels(), group_filters()) < kFew);
   }
   // direct() is the shapes of the small tensor, or of the large one, computed
   // from x, the other one. y is the result, or its gradient.
@@ -216,7 +218,7 @@ struct Convolution {
   // is undefined if that is not possible.
   Tensor directly(bool small, const Tensor& from, const Tensor& weight,
                   const OptionalTensor& bias, at::MemoryFormat format) const {
-    if (!is_direct()) return {};
+    if (!is_direct() || (!small && groups == 1)) return {};
     const Tensor x = dense(from);
     Indices sizes = x.sizes().vec();
     sizes[1] = small ? filters : channels;
