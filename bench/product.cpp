@@ -1,11 +1,13 @@
-// product/: matrix products, compared with roofline/multiply_adds: as many
-// float32 multiply-adds in registers. generate/: what a model reads for one
-// token, weights, keys and values, compared with roofline/read.
+// product/: matrix products, and depthwise/: direct convolutions, compared with
+// roofline/multiply_adds: as many float32 multiply-adds in registers.
+// generate/: what a model reads for one token, weights, keys and values,
+// compared with roofline/read.
 #include "swamp/product.h"
 
 #include "bench/bench.h"
 #include "slave/kernel.h"
 #include "swamp/attention.h"
+#include "swamp/convolution.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -42,6 +44,30 @@ void run(State& state, const Shape& shape, const Dtype& dtype) {
         [&] { product(arrays.out, arrays.a, arrays.b); });
   set_flops(state, 2.0 * static_cast<double>(shape.batch * shape.m * shape.n *
                                              shape.k));
+}
+
+// depthwise() convolves 8 images of 64 channels and 28 x 28 positions, or
+// computes the gradient of the weight.
+void depthwise(State& state, std::size_t kernel, bool last, bool is_weight,
+               const Dtype& dtype) {
+  constexpr std::size_t kImages = 8, kChannels = 64, kSize = 28;
+  const ConvolutionDimension axis{
+      kSize, kSize, kernel, 1, 1, -static_cast<long>(kernel / 2), 1};
+  const Convolution of{kImages, kChannels,   kChannels, kChannels, axis,
+                       axis,    dtype.dtype, last,      last};
+  const std::size_t count = kImages * kChannels * kSize * kSize,
+                    weights = kChannels * kernel * kernel;
+  std::byte* const x = scratch_memory((2 * count + weights) * sizeof(float));
+  std::byte* const y = x + count * sizeof(float);
+  std::byte* const weight = y + count * sizeof(float);
+  timed(state, static_cast<double>(2 * count * dtype.bytes), [&] {
+    if (is_weight) {
+      convolve_weight(of, x, y, reinterpret_cast<float*>(weight));
+    } else {
+      convolve(of, x, weight, nullptr, y);
+    }
+  });
+  set_flops(state, 2.0 * static_cast<double>(count * kernel * kernel));
 }
 
 #if defined(__x86_64__)
@@ -155,6 +181,23 @@ void register_products() {
           [&dtype, call = call](State& state, const Run& r) {
             call(state, dtype, r.bytes);
           });
+    }
+  }
+  for (const std::size_t kernel : {std::size_t{3}, std::size_t{7}}) {
+    for (const Dtype& dtype : kDtypes) {
+      for (const int kind : {0, 1, 2, 3}) {
+        if (dtype.dtype == kFloat64) continue;
+        const bool last = kind % 2 != 0, is_weight = kind >= 2;
+        add({"depthwise/" + std::to_string(kernel) +
+                 (last ? "/channels_last" : "/channels_first") +
+                 (is_weight ? "/gradient_w/" : "/forward/") + dtype.name,
+             {},
+             thread_counts(),
+             "roofline/multiply_adds"},
+            [=, &dtype](State& state, const Run&) {
+              depthwise(state, kernel, last, is_weight, dtype);
+            });
+      }
     }
   }
   for (const Shape& shape : kShapes) {

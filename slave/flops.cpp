@@ -1,4 +1,5 @@
 #include "slave/attention_args.h"
+#include "slave/convolution_args.h"
 #include "slave/kernel_list.h"
 
 namespace swamp {
@@ -29,6 +30,12 @@ double flops_of(KernelId kernel, const void* args) noexcept {
       const auto& sizes = *static_cast<const slave::ProductArgs*>(args);
       return 2.0 * static_cast<double>(sizes.terms) *
              static_cast<double>(sizes.columns);
+    }
+    case KernelFamily::convolution:
+    case KernelFamily::convolution_weight: {
+      const auto& sizes = *static_cast<const slave::ConvolutionArgs*>(args);
+      return 2.0 * static_cast<double>(sizes.out_pixels()) * sizes.terms *
+             slave::kConvolutionLanes;
     }
     default:
       return 0;

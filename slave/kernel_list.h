@@ -6,6 +6,7 @@
 #define SWAMP_SLAVE_KERNEL_LIST_H_
 
 #include "slave/attention_args.h"
+#include "slave/convolution_args.h"
 #include "slave/kernel_args.h"
 #include "slave/kernel_table.h"
 #include "slave/product_args.h"

@@ -40,43 +40,14 @@ HWY_INLINE std::size_t place_of(std::size_t t, std::size_t terms) {
   return (t ^ 1) < terms ? t ^ 1 : t;
 }
 
-// The number of terms of a transposed matrix that are prefetched, because they
-// are far from each other.
-constexpr std::size_t kTermsAhead = 8;
-
 // pack_floats() packs the terms of a source in the order of the sum.
 template <class Format>
 HWY_INLINE void pack_floats(const Source<Format>& x, std::size_t width,
                             float* out) {
-  std::size_t packed = 0;  // lanes
-  if (x.lane_step == 1) {
-    for (std::size_t t = 0; t < x.terms; ++t) {
-      float* const to = out + place_of(t, x.terms) * width;
-      hwy::Prefetch(x.at(0, t + kTermsAhead));
-      packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
-        hn::StoreU(Format::load(d, x.at(lane, t)), d, to + lane);
+  const std::size_t packed = for_terms(
+      x, [&](auto d, std::size_t lane, std::size_t t, auto value) HWY_ATTR {
+        hn::StoreU(value, d, out + place_of(t, x.terms) * width + lane);
       });
-    }
-  } else if (x.term_step == 1) {
-    packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
-      using D = decltype(d);
-      const auto store = [&](std::size_t w, hn::Vec<D> word) HWY_ATTR {
-        if constexpr (sizeof(*x.data) == sizeof(float)) {
-          hn::StoreU(word, d, out + (w ^ 1) * width + lane);
-        } else {
-          const auto pair = hn::BitCast(hn::RebindToUnsigned<D>(), word);
-          float* const to = out + 2 * w * width + lane;
-          hn::StoreU(widen_half<Format>(d, pair, true), d, to);
-          hn::StoreU(widen_half<Format>(d, pair, false), d, to + width);
-        }
-      };
-      for (std::size_t t = for_words(d, x, lane, store); t < x.terms; ++t) {
-        for (std::size_t i = lane; i < lane + hn::MaxLanes(D()); ++i) {
-          out[place_of(t, x.terms) * width + i] = Format::widen(*x.at(i, t));
-        }
-      }
-    });
-  }
   for (std::size_t t = 0; packed < width && t < x.terms; ++t) {
     float* const to = out + place_of(t, x.terms) * width;
     for (std::size_t i = packed; i < x.lanes; ++i) {
@@ -235,14 +206,6 @@ struct PairsByDot : ByFma {
 #else
 using PairsByDot = PairsByFma;
 #endif
-
-// nan_to_quiet() makes all nan the same: which operand's payload a nan has
-// depends on the CPU.
-HWY_INLINE VF nan_to_quiet(VF value) {
-  const DF df;
-  const VF nan = hn::BitCast(df, hn::Set(DU(), 0x7fc00000u));
-  return hn::IfThenElse(hn::IsNaN(value), nan, value);
-}
 
 // Target is where a tile goes: rows of sums, or of the result.
 template <class Format>

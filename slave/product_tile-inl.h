@@ -42,6 +42,15 @@ struct ByFma {
   static HWY_INLINE V add(V a, V b, V sum) { return exact_fma(D(), a, b, sum); }
 };
 
+// nan_to_quiet() makes all nan the same: which operand's payload a nan has
+// depends on the CPU.
+HWY_INLINE ByFma::V nan_to_quiet(ByFma::V value) {
+  const ByFma::D df;
+  const auto nan =
+      hn::BitCast(df, hn::Set(hn::RebindToUnsigned<ByFma::D>(), 0x7fc00000u));
+  return hn::IfThenElse(hn::IsNaN(value), nan, value);
+}
+
 // product_tile() keeps a tile of sums in registers, of sizeof...(r) rows and
 // sizeof...(v) vectors, while `terms` terms of a product pass:
 //   sum(row, vector) = begin(row, vector), then for each term t in order

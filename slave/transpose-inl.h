@@ -193,6 +193,48 @@ HWY_INLINE hn::Vec<D> widen_half(D d, hn::Vec<hn::RebindToUnsigned<D>> word,
   }
 }
 
+// The number of terms of a transposed matrix that are prefetched, because they
+// are far from each other.
+inline constexpr std::size_t kTermsAhead = 8;
+
+// for_terms() calls visit(d, lane, term, vector) with the floats of all terms,
+// of groups of lanes as for_lanes(), and returns the number of lanes visited:
+// none if neither lanes nor terms are neighbours in memory.
+template <class Format, class Visit>
+HWY_INLINE std::size_t for_terms(const Source<Format>& x, const Visit& visit,
+                                 std::size_t ahead = kTermsAhead) {
+  std::size_t visited = 0;
+  if (x.lane_step == 1) {
+    for (std::size_t t = 0; t < x.terms; ++t) {
+      hwy::Prefetch(x.at(0, t + ahead));
+      visited = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
+        visit(d, lane, t, Format::load(d, x.at(lane, t)));
+      });
+    }
+  } else if (x.term_step == 1) {
+    visited = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
+      using D = decltype(d);
+      const auto word = [&](std::size_t w, hn::Vec<D> value) HWY_ATTR {
+        if constexpr (sizeof(*x.data) == sizeof(float)) {
+          visit(d, lane, w, value);
+        } else {
+          const auto pair = hn::BitCast(hn::RebindToUnsigned<D>(), value);
+          visit(d, lane, 2 * w, widen_half<Format>(d, pair, false));
+          visit(d, lane, 2 * w + 1, widen_half<Format>(d, pair, true));
+        }
+      };
+      for (std::size_t t = for_words(d, x, lane, word); t < x.terms; ++t) {
+        HWY_ALIGN float one[hn::MaxLanes(D())];
+        for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) {
+          one[i] = Format::widen(*x.at(lane + i, t));
+        }
+        visit(d, lane, t, hn::Load(d, one));
+      }
+    });
+  }
+  return visited;
+}
+
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

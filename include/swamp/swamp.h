@@ -9,6 +9,7 @@
 #include "swamp/c_api.h"
 #include "swamp/channel_norm.h"
 #include "swamp/communicator.h"
+#include "swamp/convolution.h"
 #include "swamp/error.h"
 #include "swamp/float8.h"
 #include "swamp/float_formats.h"

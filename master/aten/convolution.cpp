@@ -11,6 +11,10 @@
 // last, and padding is zeros, so the bits do not depend on the memory format:
 // the terms of a window are in the order of the kernel's positions, at each of
 // them the channels; those of a weight in the order of images and positions.
+// Groups of few channels are computed directly (swamp/convolution.h), with the
+// same bits, from and to the tensors as they are.
+#include "swamp/convolution.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/_convolution_compositeexplicitautograd_dispatch.h>
@@ -169,6 +173,90 @@ struct Convolution {
                                   count / groups * step, 0, step);
   }
 
+  // is_direct() returns whether a group has too few channels for a panel of a
+  // product, or the large tensor so few that gathering them takes longer than
+  // the product.
+  bool is_direct() const {
+    constexpr std::int64_t kFew = 32, kImage = 4;
+    return axes[0].large == 1 && axes[0].small == 1 && axes[0].kernel == 1 &&
+           axes[0].padding == 0 &&
+           (groups == 1 ? channels <= kImage && !is_pointwise()
+                        : std::max(group_channels(), group_filters()) < kFew);
+  }
+  // direct() is the shapes of the small tensor, or of the large one, computed
+  // from x, the other one. y is the result, or its gradient.
+  swamp::Convolution direct(bool small, const Tensor& x,
+                            const Tensor& y) const {
+    swamp::Convolution one;
+    one.images = size_of(images);
+    one.channels = size_of(small ? channels : filters);
+    one.filters = size_of(small ? filters : channels);
+    one.groups = size_of(groups);
+    const auto dimension = [&](const Axis& axis) -> ConvolutionDimension {
+      const std::size_t in = size_of(small ? axis.large : axis.small),
+                        out = size_of(small ? axis.small : axis.large),
+                        kernel = size_of(axis.kernel);
+      if (small) {
+        return {in, out, kernel, axis.stride, axis.dilation, -axis.padding, 1};
+      }
+      return {in, out, kernel, 1, -axis.dilation, axis.padding, axis.stride};
+    };
+    one.height = dimension(axes[1]);
+    one.width = dimension(axes[2]);
+    one.dtype = *scalar_type(x.scalar_type());
+    one.x_channels_last = !x.is_contiguous();
+    one.out_channels_last = !y.is_contiguous();
+    return one;
+  }
+  // dense() is x, or a copy, with the channels last or not.
+  static Tensor dense(const Tensor& x) {
+    return x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast)
+               ? x
+               : x.contiguous();
+  }
+  // directly() computes the small tensor, or the large one, from x. The result
+  // is undefined if that is not possible.
+  Tensor directly(bool small, const Tensor& from, const Tensor& weight,
+                  const OptionalTensor& bias, at::MemoryFormat format) const {
+    if (!is_direct() || (!small && groups == 1)) return {};
+    const Tensor x = dense(from);
+    Indices sizes = x.sizes().vec();
+    sizes[1] = small ? filters : channels;
+    for (std::size_t i = 2; i < sizes.size(); ++i) {
+      const Axis& axis = axes[kAxes - sizes.size() + i];
+      sizes[i] = small ? axis.small : axis.large;
+    }
+    const Tensor result = at::empty(sizes, x.options(), format);
+    const Tensor w =
+        small ? channels_last(weight)
+              : with_axes(weight)
+                    .reshape({groups, group_filters(), group_channels(), 1,
+                              axes[1].kernel, axes[2].kernel})
+                    .permute({0, 2, 3, 4, 5, 1})
+                    .contiguous();
+    const Tensor added =
+        bias.has_value() && bias->defined() ? bias->contiguous() : Tensor();
+    const bool fits = fits_ldm([&] {
+      convolve(direct(small, x, result), const_data(x), const_data(w),
+               added.defined() ? const_data(added) : nullptr,
+               const_cast<void*>(const_data(result)));
+    });
+    return fits ? result : Tensor();
+  }
+  // fits_ldm() returns whether the call has found enough LDM.
+  template <class Call>
+  static bool fits_ldm(const Call& call) {
+    return translated([&] {
+      try {
+        call();
+      } catch (const Error& error) {
+        if (error.status() != SWAMP_UNSUPPORTED) throw;
+        return false;
+      }
+      return true;
+    });
+  }
+
   // padded() is the large tensor with the zeros that the windows read.
   Tensor padded(const Tensor& large) const {
     std::array<std::int64_t, kAxes> before{}, after{};
@@ -223,9 +311,11 @@ struct Convolution {
     return result;
   }
 
-  // small_from() has the channels last, or is by image.
+  // small_from() is in the format if that is possible without a copy.
   Tensor small_from(const Tensor& large, const Tensor& weight,
-                    const OptionalTensor& bias) const {
+                    const OptionalTensor& bias, at::MemoryFormat format) const {
+    const Tensor direct = directly(true, large, weight, bias, format);
+    if (direct.defined()) return direct;
     const std::int64_t terms = kernel_size() * group_channels();
     const auto shape = [&](std::int64_t i) { return axes[size_of(i)].small; };
     if (is_by_image(large)) {
@@ -280,9 +370,11 @@ struct Convolution {
     return all;
   }
 
-  // large_from() has the channels last, or is by image.
+  // large_from() is in the format if that is possible without a copy.
   Tensor large_from(const Tensor& small, const Tensor& weight,
-                    const OptionalTensor& bias) const {
+                    const OptionalTensor& bias, at::MemoryFormat format) const {
+    const Tensor direct = directly(false, small, weight, bias, format);
+    if (direct.defined()) return direct;
     const auto shape = [&](std::int64_t i) { return axes[size_of(i)].large; };
     if (is_by_image(small)) {
       return product_by_image(small, weight, bias, channels, 1, channels);
@@ -359,6 +451,17 @@ struct Convolution {
   // with the channels last. Its product has a gathered factor, which is the
   // left one, so that the result is written transposed.
   Tensor weight_from(const Tensor& large, const Tensor& small) const {
+    if (is_direct()) {
+      const Tensor x = dense(large), y = dense(small);
+      const Tensor sums = at::empty(
+          {filters, 1, axes[1].kernel, axes[2].kernel, group_channels()},
+          x.options().dtype(at::kFloat));
+      const bool fits = fits_ldm([&] {
+        convolve_weight(direct(true, x, y), const_data(x), const_data(y),
+                        sums.data_ptr<float>());
+      });
+      if (fits) return sums.to(x.scalar_type()).permute({0, 4, 1, 2, 3});
+    }
     const std::int64_t terms = kernel_size() * group_channels();
     const std::int64_t positions = small_size();
     const std::int64_t rows = images * positions;
@@ -511,7 +614,7 @@ std::optional<Convolution> convolution_of(const Call& call) {
 bool is_by_float(const Convolution& one) {
   constexpr std::int64_t kFewFilters = 16;
   return one.groups > 1 && one.group_filters() < kFewFilters &&
-         !is_reproducible();
+         !one.is_direct() && !is_reproducible();
 }
 
 Tensor to_float(const OptionalTensor& tensor) {
@@ -549,8 +652,8 @@ Tensor convolution(const Tensor& input, const Tensor& weight,
         .to(input.scalar_type())
         .contiguous(format);
   }
-  return in_format(transposed ? one->large_from(input, weight, bias)
-                              : one->small_from(input, weight, bias),
+  return in_format(transposed ? one->large_from(input, weight, bias, format)
+                              : one->small_from(input, weight, bias, format),
                    input.dim(), format);
 }
 
@@ -606,15 +709,17 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   }
   const Tensor grad = grad_output.contiguous(format);
   if (output_mask[0]) {
-    std::get<0>(grads) =
-        in_format(transposed ? one->small_from(grad, weight, std::nullopt)
-                             : one->large_from(grad, weight, std::nullopt),
-                  input.dim(), format);
+    std::get<0>(grads) = in_format(
+        transposed ? one->small_from(grad, weight, std::nullopt, format)
+                   : one->large_from(grad, weight, std::nullopt, format),
+        input.dim(), format);
   }
   if (!output_mask[1] && !output_mask[2]) return grads;
-  const Tensor last = channels_last(grad);  // one copy for both
+  // One copy for both.
+  const Tensor last =
+      output_mask[2] || !one->is_direct() ? channels_last(grad) : Tensor();
   if (output_mask[1]) {
-    const Tensor y = last.permute({0, 4, 1, 2, 3});
+    const Tensor y = one->is_direct() ? grad : last.permute({0, 4, 1, 2, 3});
     std::get<1>(grads) = in_format(
         transposed ? one->weight_from(y, input) : one->weight_from(input, y),
         input.dim(), format);

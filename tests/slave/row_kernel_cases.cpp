@@ -15,7 +15,7 @@ Bytes bytes_of(const Data& data) {
   return {begin, begin + data.bytes()};
 }
 
-// Attention, products and column sums have units of their own, and their own
+// Attention, products, convolutions and column sums have units of their own, and their own
 // tests.
 template <class Args, class... Others>
 constexpr bool kIsAny = (std::is_same_v<Args, Others> || ...);
@@ -23,7 +23,8 @@ template <class Args>
 constexpr bool kHasSample =
     !kIsAny<Args, slave::AttentionArgs, slave::AttentionMaskArgs,
             slave::ProductPackArgs, slave::ProductArgs,
-            slave::ScaledProductArgs, slave::ColumnSumsArgs>;
+            slave::ScaledProductArgs, slave::ColumnSumsArgs,
+            slave::ConvolutionArgs>;
 
 // The elements of a unit of the kernels of 8-bit formats that have no rows; 0
 // for others.

@@ -13,6 +13,7 @@
 #include "swamp/activation.h"
 #include "swamp/attention.h"
 #include "swamp/channel_norm.h"
+#include "swamp/convolution.h"
 #include "swamp/float8.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
@@ -402,6 +403,68 @@ void product_rows(SeededCall& c, std::size_t transposed) {
           options, c.machine);
 }
 
+// A convolution and its gradients: one filter and two a group, as many filters
+// as channels, a group of more lanes than one block has, and a single row. Of
+// an odd number of positions.
+void convolutions(SeededCall& c, std::size_t variant) {
+  struct Shape {
+    std::size_t channels, filters, groups, kernel, height;
+    long step, dilation;
+  };
+  constexpr Shape kShapes[] = {{18, 18, 18, 3, 5, 1, 1},
+                               {5, 10, 5, 3, 9, 2, 1},
+                               {16, 16, 4, 2, 6, 1, 2},
+                               {6, 42, 2, 3, 5, 2, 1},
+                               {20, 20, 20, 3, 1, 1, 1}};
+  const Shape& one = kShapes[variant];
+  const std::size_t width = c.size(cli::kSizeColumns) % 5 + 5;
+  const auto of_size = [&](std::size_t size) {
+    const std::size_t kernel = size == 1 ? 1 : one.kernel;
+    const long padding = size == 1 ? 0 : 1, in = static_cast<long>(size),
+               last = in + 2 * padding - 1 -
+                      one.dilation * (static_cast<long>(kernel) - 1);
+    return ConvolutionDimension{size,
+                                static_cast<std::size_t>(last / one.step) + 1,
+                                kernel,
+                                one.step,
+                                one.dilation,
+                                -padding,
+                                1};
+  };
+  Convolution of;
+  of.images = c.size(cli::kSizeRows) % 3 + 1;
+  of.channels = one.channels, of.filters = one.filters, of.groups = one.groups;
+  of.height = of_size(one.height), of.width = of_size(width);
+  of.dtype = c.dtype;
+  of.x_channels_last = variant % 2 != 0;
+  of.out_channels_last = of.images % 2 != 0;
+  const std::size_t terms =
+      of.height.kernel * of.width.kernel * one.channels / one.groups;
+  const Matrix x = c.matrix(of.images * one.channels, one.height * width,
+                            c.dtype),
+               y = c.matrix(of.images * one.filters,
+                            of.height.out * of.width.out, c.dtype),
+               weight = c.matrix(one.filters, terms, c.dtype),
+               bias = c.matrix(1, one.filters, c.dtype);
+  convolve(of, x.data, weight.data, variant == 0 ? nullptr : bias.data, y.data,
+           c.machine);
+  c.next_call();
+  const Matrix sums = c.matrix(one.filters, terms, kFloat32);
+  convolve_weight(of, x.data, y.data, static_cast<float*>(sums.data),
+                  c.machine);
+  c.next_call();
+  const Matrix dx = c.matrix(x.rows, x.columns, c.dtype),
+               exchanged = c.matrix(
+                   one.channels, terms * one.filters / one.channels, c.dtype);
+  for (ConvolutionDimension* axis : {&of.height, &of.width}) {
+    *axis = {axis->out,          axis->in,      axis->kernel, 1,
+             -axis->kernel_step, -axis->offset, axis->in_step};
+  }
+  std::swap(of.channels, of.filters);
+  std::swap(of.x_channels_last, of.out_channels_last);
+  convolve(of, y.data, exchanged.data, nullptr, dx.data, c.machine);
+}
+
 // Codes of positive numbers, with a scale for each block of 32.
 void scaled_product(SeededCall& c, std::size_t) {
   const std::size_t terms = c.size(cli::kSizeColumns) * 2 % 301;
@@ -463,6 +526,7 @@ constexpr OptionRow kOptionRows[] = {
     {"quantize", 0, 7, quantize_list},
     {"product", cli::kOfMatrix, 2, product_rows},
     {"scaled_product", cli::kOfMatrix, 1, scaled_product},
+    {"convolution", cli::kOfMatrix, 5, convolutions},
     {"hadamard_transform", cli::kOfMatrix, 1, hadamard_rows},
     {"divided", 0, 2, divided_lists},
 };

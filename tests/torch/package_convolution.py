@@ -27,6 +27,13 @@ SHAPES = [
     (1, 12, 9, (8, 13), (3, 2), dict(padding=(2, 0), dilation=(2, 3), stride=(1, 2))),
     (2, 8, 12, (7, 6), (3, 3), dict(groups=4, padding=1)),
     (2, 6, 6, (9, 8), (3, 3), dict(groups=6, padding=1, stride=2)),
+    (3, 18, 36, (7, 7), (3, 3), dict(groups=18, padding=1)),
+    (3, 40, 40, (7, 9), (5, 3), dict(groups=40, padding=(3, 1), stride=(1, 2))),
+    (1, 32, 32, (25, 70), (3, 3), dict(groups=32, padding=2, dilation=2)),
+    (3, 20, 20, (31,), (4,), dict(groups=20, padding=3)),
+    (3, 32, 32, (9, 7), (3, 3), dict(groups=8, padding=1)),
+    (1, 40, 24, (6, 9), (3, 3), dict(groups=2, stride=2, padding=1)),
+    (1, 2, 8, (7, 1), (7, 1), dict(groups=2, padding=(6, 0))),
     (2, 6, 4, (5, 5), (1, 1), dict(groups=2)), (1, 4, 4, (5, 5), (2, 2), dict(stride=3)),
     (1, 3, 5, (4, 5, 6), (3, 2, 3), dict(padding=1)),
     (2, 4, 4, (5, 4, 6), (2, 2, 2), dict(stride=2, groups=2)),
@@ -35,6 +42,7 @@ SHAPES = [
 TRANSPOSED = [
     (2, 5, 7, (9,), (3,), {}), (2, 4, 6, (5,), (5,), dict(stride=3, padding=1, output_padding=2)),
     (2, 6, 8, (5, 6), (3, 3), dict(stride=2, padding=1, output_padding=1)),
+    (3, 17, 17, (5, 7), (3, 4), dict(stride=(3, 2), groups=17, output_padding=(2, 1))),
     (2, 8, 8, (5, 4), (1, 1), {}), (2, 8, 6, (4, 5), (4, 4), dict(stride=2, padding=1, groups=2)),
     (1, 3, 2, (5, 6), (2, 3), dict(dilation=3, padding=2)),
     (1, 4, 2, (3, 2, 4), (2, 3, 2), dict(stride=2)),
@@ -136,6 +144,28 @@ class Convolution(TestCase):
             "print(digest.hexdigest())"])
         seen = outputs(self, code)
         self.assertLessEqual(len(seen), 1, seen)
+
+    def test_groups(self):
+        """A group has the bits of a convolution of it alone, which is a product."""
+        swamp_torch.enable(reproducible=True)
+        for row, transposed in rows():
+            groups = row[5].get("groups", 1)
+            for dtype in (*HALF, torch.float32) if groups > 1 else ():
+                one = Operation(row, transposed, dtype)
+                together = one.run()
+                one.options = dict(one.options, groups=1)
+                torch.manual_seed(5)
+                gradient = torch.randn(together[0].shape).to(dtype).chunk(groups, 1)
+                parts = [x.chunk(groups, dim) for x, dim in
+                         zip(one.operands, (1, 0, 0), strict=True)]
+                for i in range(groups):
+                    leaves = [x[i].detach().requires_grad_() for x in parts]
+                    y = one.call(*leaves, **one.options)
+                    y.backward(gradient[i])
+                    alone = [y.detach(), *(x.grad for x in leaves)]
+                    for x, whole, dim in zip(alone, together, (1, 1, 0, 0), strict=True):
+                        self.assert_same(whole.chunk(groups, dim)[i].contiguous(),
+                                         x.contiguous(), (row, dtype, i))
 
     def test_padding_by_name(self):
         """The same bits as with numbers, forward and backward. padding="valid" makes

@@ -1,0 +1,472 @@
+// Direct convolutions. A unit is a block of at most kConvolutionLanes filters
+// of an image, or of a band of its rows, whose number is bounded by the caches,
+// or by LDM. A gradient of a weight is summed over whole images, in their
+// order, so that its grains are blocks and their terms.
+#include "swamp/convolution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "master/row_launch.h"
+#include "master/text.h"
+#include "slave/convolution_args.h"
+
+namespace swamp {
+
+using master::Checker;
+using master::divided;
+using master::RowTable;
+using master::Workspace;
+using slave::ConvolutionArgs;
+using slave::ConvolutionAxis;
+
+namespace {
+
+constexpr std::size_t kMostSize = std::size_t{1} << 28;
+constexpr std::size_t kLanes = slave::kConvolutionLanes;
+
+// ---- Validation
+
+void require_dimension(const char* name, const ConvolutionDimension& one,
+                       bool is_weight) {
+  const auto within = [&](const char* field, long value, long least,
+                          long most) {
+    if (value >= least && value <= most) return;
+    master::refuse(std::string(name) + "." + field, std::to_string(value),
+                   std::to_string(least) + " to " + std::to_string(most));
+  };
+  constexpr auto kMost = static_cast<long>(kMostSize);
+  const Checker check(name);
+  for (const auto& [field, size] :
+       {std::pair("in", one.in), {"out", one.out}, {"kernel", one.kernel}}) {
+    check.at_most(field, size, kMostSize);
+    if (size == 0) {
+      master::refuse(std::string(name) + "." + field, "0", "at least 1");
+    }
+  }
+  within("divisor", one.divisor, 1, is_weight || one.in_step != 1 ? 1 : kMost);
+  within("in_step", one.in_step, 1, kMost);
+  within("kernel_step", one.kernel_step, -kMost, kMost);
+  within("offset", one.offset, -kMost, kMost);
+}
+
+void require_shapes(const Convolution& of, bool is_weight) {
+  const Checker check("of");
+  check.dtype(of.dtype, master::kRowTypes);
+  require_dimension("of.height", of.height, is_weight);
+  require_dimension("of.width", of.width, is_weight);
+  for (const auto& [name, count] :
+       {std::pair("of.channels", of.channels), {"of.filters", of.filters}}) {
+    if (of.groups != 0 && count != 0 && count % of.groups == 0 &&
+        count <= kMostSize) {
+      continue;
+    }
+    master::refuse(name, std::to_string(count),
+                   "a multiple of groups, which is " +
+                       std::to_string(of.groups) + ", from 1 to " +
+                       std::to_string(kMostSize));
+  }
+  // As floating-point numbers, whose products do not overflow.
+  const auto elements = [&](std::size_t channels, std::size_t height,
+                            std::size_t width) {
+    return static_cast<double>(of.images) * static_cast<double>(channels) *
+           static_cast<double>(height) * static_cast<double>(width);
+  };
+  if (std::max(elements(of.channels, of.height.in, of.width.in),
+               elements(of.filters, of.height.out, of.width.out)) > 0x1p60) {
+    master::refuse("of.images", std::to_string(of.images),
+                   "images that fit into memory");
+  }
+}
+
+void require_data(const Convolution& of, const char* name, const void* data) {
+  master::require_array(name, data, kScalarTypeBytes[of.dtype], of.images);
+}
+
+// ---- Parts
+
+// Band is positions of an axis of the result, with the positions of x that
+// their windows have.
+struct Band {
+  ConvolutionAxis axis;
+  std::size_t in_first, out_first;
+};
+
+// band_of() returns the band of `count` positions from `first` on; with all
+// positions of x if `all`.
+Band band_of(const ConvolutionDimension& one, std::size_t first,
+             std::size_t count, bool all) {
+  const auto in = static_cast<std::int64_t>(one.in),
+             out_first = static_cast<std::int64_t>(first),
+             out_last = static_cast<std::int64_t>(first + count - 1),
+             reach =
+                 static_cast<std::int64_t>(one.kernel - 1) * one.kernel_step;
+  const auto floor = [&](std::int64_t at) {
+    return (at >= 0 ? at : at - one.divisor + 1) / one.divisor;
+  };
+  std::int64_t begin = floor(out_first * one.in_step + one.offset +
+                             std::min<std::int64_t>(reach, 0)),
+               end = floor(out_last * one.in_step + one.offset +
+                           std::max<std::int64_t>(reach, 0)) +
+                     1;
+  const std::int64_t x_begin =
+                         all ? 0 : std::clamp<std::int64_t>(begin, 0, in - 1),
+                     x_end =
+                         all ? in
+                             : std::clamp<std::int64_t>(end, x_begin + 1, in);
+  begin = std::min(begin, x_begin);
+  end = std::max(end, x_end);
+  const auto small = [](std::int64_t value) {
+    return static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(value, -(1 << 30), 1 << 30));
+  };
+  return {{small(x_end - x_begin), small(out_last - out_first + 1),
+           small(static_cast<std::int64_t>(one.kernel)), small(one.in_step),
+           small(one.kernel_step),
+           small(one.offset + out_first * one.in_step - x_begin * one.divisor),
+           small(one.divisor), small(x_begin - begin), small(end - begin)},
+          static_cast<std::size_t>(x_begin),
+          first};
+}
+
+// Block is the filters of a unit, and the channels that they read.
+struct Block {
+  std::size_t filter, lanes, channel, channels, group_lanes;
+};
+
+struct Direct {
+  Machine::Impl& machine;
+  const Convolution& of;
+
+  std::size_t bytes() const { return kScalarTypeBytes[of.dtype]; }
+  std::size_t group_filters() const { return of.filters / of.groups; }
+  std::size_t group_channels() const { return of.channels / of.groups; }
+  std::size_t terms() const {
+    return of.height.kernel * of.width.kernel * group_channels();
+  }
+  // A row is divided if it is the only one.
+  bool divides_columns() const {
+    return of.height.in == 1 && of.height.out == 1;
+  }
+
+  // A block has filters of one group, or all filters of several.
+  std::size_t block_groups() const {
+    return std::clamp<std::size_t>(kLanes / group_filters(), 1, of.groups);
+  }
+  std::size_t group_blocks() const { return divided(group_filters(), kLanes); }
+  std::size_t block_count() const {
+    return divided(of.groups, block_groups()) * group_blocks();
+  }
+  Block block(std::size_t i) const {
+    const std::size_t group = i / group_blocks() * block_groups(),
+                      groups = std::min(block_groups(), of.groups - group),
+                      first = i % group_blocks() * kLanes,
+                      lanes = std::min(kLanes, group_filters() - first);
+    return {group * group_filters() + first, groups * lanes,
+            group * group_channels(), groups * group_channels(), lanes};
+  }
+
+  ConvolutionArgs args_of(const Block& block, const Band& rows,
+                          const Band& columns) const {
+    ConvolutionArgs args{};
+    args.rows = rows.axis;
+    args.columns = columns.axis;
+    args.lanes = static_cast<std::uint32_t>(block.lanes);
+    args.channels = static_cast<std::uint32_t>(block.channels);
+    args.group_lanes = static_cast<std::uint32_t>(block.group_lanes);
+    args.group_terms = static_cast<std::uint32_t>(group_channels());
+    args.x_by_channel = of.x_channels_last ? 0 : 1;
+    args.out_by_channel = of.out_channels_last ? 0 : 1;
+    args.terms = static_cast<std::uint32_t>(terms());
+    args.images = of.images;
+    return args;
+  }
+
+  // set_unit() makes a unit of an operand `channels` channels and `pixels`
+  // positions of images, with `step` elements from unit to unit.
+  void set_unit(Operation& operation, int s, bool channels_last,
+                std::size_t channels, std::size_t all_channels,
+                std::size_t pixels, std::size_t all_pixels,
+                std::size_t step) const {
+    if (step == 0) operation.operands[s].access = Access::constant;
+    operation.set_lines(s, channels_last ? pixels : channels,
+                        (channels_last ? channels : pixels) * bytes(),
+                        (channels_last ? all_channels : all_pixels) * bytes(),
+                        step * bytes());
+  }
+  // set_operation() sets the units, scratch memory and traffic of an operation
+  // whose operand `out` is the result, or its gradient. The units are images,
+  // or blocks that are x_step and out_step channels apart.
+  void set_operation(Operation& operation, const ConvolutionArgs& args, int out,
+                     bool by_image, std::size_t x_step,
+                     std::size_t out_step) const {
+    const auto step = [&](bool channels_last, std::size_t channels,
+                          std::size_t pixels) {
+      return channels * (channels_last && !by_image ? 1 : pixels);
+    };
+    const std::size_t x_pixels = of.height.in * of.width.in,
+                      out_pixels = of.height.out * of.width.out;
+    set_unit(operation, slave::ConvolutionOperand::x, of.x_channels_last,
+             args.channels, of.channels, args.in_pixels(), x_pixels,
+             step(of.x_channels_last, x_step, x_pixels));
+    set_unit(operation, out, of.out_channels_last, args.lanes, of.filters,
+             args.out_pixels(), out_pixels,
+             step(of.out_channels_last, out_step, out_pixels));
+    operation.scratch_bytes = static_cast<std::uint32_t>(
+        std::min(slave::ConvolutionScratch(args, by_image).bytes, kMost));
+    operation.tile_step = 1;
+    // 3 floating-point operations count as a byte, as those of a product.
+    operation.traffic_bytes += args.out_pixels() * args.terms * 2 * kLanes / 3;
+  }
+  static constexpr std::size_t kMost = std::size_t{1} << 31;
+
+  bool fits(const Operation& operation, std::size_t partial_bytes) const {
+    return operation.scratch_bytes < kMost &&
+           runtime::ldm_need(machine, operation, partial_bytes).fits();
+  }
+
+  [[noreturn]] void refuse_ldm() const {
+    master::refuse("x",
+                   "images of " + std::to_string(of.height.in) + " x " +
+                       std::to_string(of.width.in),
+                   "more LDM than " + std::to_string(machine.ldm_bytes) +
+                       " bytes (SWAMP_LDM_BYTES)",
+                   SWAMP_UNSUPPORTED);
+  }
+
+  // x_of() returns the address of an element of x, out_of() of the result.
+  const std::byte* x_of(const void* x, std::size_t image, std::size_t channel,
+                        std::size_t pixel) const {
+    return address(x, of.x_channels_last, image, channel, pixel, of.channels,
+                   of.height.in * of.width.in);
+  }
+  const std::byte* out_of(const void* out, std::size_t image,
+                          std::size_t filter, std::size_t pixel) const {
+    return address(out, of.out_channels_last, image, filter, pixel, of.filters,
+                   of.height.out * of.width.out);
+  }
+  const std::byte* address(const void* data, bool channels_last,
+                           std::size_t image, std::size_t channel,
+                           std::size_t pixel, std::size_t channels,
+                           std::size_t pixels) const {
+    return static_cast<const std::byte*>(data) +
+           (image * channels * pixels + (channels_last
+                                             ? pixel * channels + channel
+                                             : channel * pixels + pixel)) *
+               bytes();
+  }
+};
+
+// ---- Results
+
+struct Results : Direct {
+  bool has_bias;
+
+  Operation operation_of(const ConvolutionArgs& args) const {
+    using At = slave::ConvolutionOperand;
+    Operation operation(master::row_kernel<KernelFamily::convolution>(of.dtype),
+                        &args);
+    operation.set_unit_bytes(At::weight,
+                             args.lanes * args.all_terms() * bytes());
+    operation.set_unit_bytes(At::bias, has_bias ? args.lanes * bytes() : 0);
+    set_operation(operation, args, At::out, false,
+                  group_blocks() > 1 ? 0 : args.channels, args.lanes);
+    return operation;
+  }
+
+  ConvolutionArgs args_of_band(const Block& block, std::size_t first,
+                               std::size_t count, Band& band) const {
+    const bool by_column = divides_columns();
+    const ConvolutionDimension& other = by_column ? of.height : of.width;
+    const Band all = band_of(other, 0, other.out, true);
+    band = band_of(by_column ? of.width : of.height, first, count, false);
+    return by_column ? args_of(block, all, band) : args_of(block, band, all);
+  }
+
+  // band_size() returns the positions of a band, or 0 if LDM is too small.
+  std::size_t band_size() const {
+    constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
+    const ConvolutionDimension& axis = divides_columns() ? of.width : of.height;
+    const std::size_t others =
+        of.images * block_count() *
+        (divides_columns() ? of.height.out : std::size_t{1});
+    const auto slaves = static_cast<std::size_t>(machine.slaves());
+    std::size_t size = axis.out;
+    for (;; size = divided(size, 2)) {
+      Band band;
+      // A band in the middle has the most positions of x.
+      const ConvolutionArgs args =
+          args_of_band(block(0), (axis.out - size) / 2, size, band);
+      const Operation operation = operation_of(args);
+      const bool is_large = operation.scratch_bytes > kCacheBytes;
+      const bool is_few =
+          others * divided(axis.out, size) < slaves && size > 2 * axis.kernel;
+      if (fits(operation, 0) && (size == 1 || (!is_large && !is_few))) break;
+      if (size == 1) return 0;
+    }
+    return size;
+  }
+
+  void run(const void* x, const void* weight, const void* bias, void* out) {
+    const std::size_t size = band_size();
+    if (size == 0) refuse_ldm();
+    const ConvolutionDimension& axis = divides_columns() ? of.width : of.height;
+    const std::size_t bands = divided(axis.out, size), blocks = block_count();
+    std::vector<Band> band(bands);
+    // Of the first block, then of the last, which may have fewer filters: runs
+    // of blocks with as many, of one group if it has several.
+    std::vector<ConvolutionArgs> args(2 * bands);
+    std::vector<Operation> operations(2 * bands);
+    for (std::size_t i = 0; i < 2 * bands; ++i) {
+      const std::size_t first = i % bands * size;
+      args[i] = args_of_band(block(i < bands ? 0 : blocks - 1), first,
+                             std::min(size, axis.out - first), band[i % bands]);
+      operations[i] = operation_of(args[i]);
+      if (!fits(operations[i], 0)) refuse_ldm();
+    }
+    Workspace& workspace = Workspace::of_this_thread();
+    struct BlockRun {
+      std::size_t first, count;
+    };
+    std::vector<BlockRun> runs;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const bool continues = b != 0 && block(b).lanes == block(b - 1).lanes &&
+                             (group_blocks() == 1 || b % group_blocks() != 0);
+      if (!continues) runs.push_back({b, 0});
+      ++runs.back().count;
+    }
+    RowTable table(operations.data(), operations.size(),
+                   of.images * bands * runs.size(), false, {1, ~std::size_t{0}},
+                   workspace.segments());
+    const auto part = [&](const void* data, std::size_t element) {
+      return data == nullptr
+                 ? nullptr
+                 : static_cast<const std::byte*>(data) + element * bytes();
+    };
+    const std::size_t x_row = divides_columns() ? 1 : of.width.in,
+                      out_row = divides_columns() ? 1 : of.width.out;
+    for (std::size_t image = 0; image < of.images; ++image) {
+      for (std::size_t i = 0; i < bands; ++i) {
+        for (const BlockRun& run : runs) {
+          const Block one = block(run.first);
+          table.add(
+              run.count,
+              {x_of(x, image, one.channel, band[i].in_first * x_row),
+               part(weight, one.filter * terms()), part(bias, one.filter),
+               out_of(out, image, one.filter, band[i].out_first * out_row)},
+              one.lanes == args[0].lanes ? i : bands + i);
+        }
+      }
+    }
+    workspace.run(machine, with_memory(table.list()));
+  }
+
+  // with_memory() sets the bytes in memory, without the arithmetic.
+  master::SegmentList with_memory(master::SegmentList list) const {
+    list.memory_bytes = of.images * bytes() *
+                        (of.channels * of.height.in * of.width.in +
+                         of.filters * of.height.out * of.width.out);
+    return list;
+  }
+};
+
+// ---- The gradient of a weight
+
+struct Gradient : Direct {
+  // A part of the terms has at least as many as registers hold.
+  std::size_t part_count() const {
+    constexpr std::size_t kLeastTerms = 12;
+    const auto slaves = static_cast<std::size_t>(machine.slaves());
+    return std::clamp<std::size_t>(divided(slaves, block_count()), 1,
+                                   divided(terms(), kLeastTerms));
+  }
+
+  void run(const void* x, const void* gradient, float* out) const {
+    using At = slave::ConvolutionWeightOperand;
+    const std::size_t blocks = block_count(), parts = part_count(),
+                      most = divided(terms(), parts),
+                      partial_bytes = slave::convolution_partial_bytes(most);
+    const Band rows = band_of(of.height, 0, of.height.out, true),
+               columns = band_of(of.width, 0, of.width.out, true);
+    std::vector<ConvolutionArgs> args(2 * parts);
+    std::vector<Operation> operations(2 * parts);
+    for (std::size_t i = 0; i < 2 * parts; ++i) {
+      ConvolutionArgs& one = args[i];
+      one = args_of(block(i < parts ? 0 : blocks - 1), rows, columns);
+      const std::size_t first = std::min(i % parts * most, terms());
+      one.first_term = static_cast<std::uint32_t>(first);
+      one.terms = static_cast<std::uint32_t>(std::min(most, terms() - first));
+      operations[i] = Operation(
+          master::row_kernel<KernelFamily::convolution_weight>(of.dtype), &one);
+      set_operation(operations[i], one, At::g, true, of.channels, of.filters);
+      if (!fits(operations[i], partial_bytes)) refuse_ldm();
+    }
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable table(operations.data(), operations.size(), blocks * parts, true,
+                   {of.images, ~std::size_t{0}}, workspace.segments());
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const Block one = block(b);
+      for (std::size_t i = 0; i < parts; ++i) {
+        table.add(
+            of.images,
+            {x_of(x, 0, one.channel, 0), out_of(gradient, 0, one.filter, 0)},
+            one.lanes == args[0].lanes ? i : parts + i);
+      }
+    }
+    workspace.run_by_grain(machine, table.list(), partial_bytes);
+    const auto* const partials = workspace.partials<std::byte>();
+    runtime::run_parts(
+        machine, blocks * parts, most * kLanes * 2 * sizeof(float),
+        [&](std::size_t begin, std::size_t end) {
+          for (std::size_t i = begin; i < end; ++i) {
+            const Block one = block(i / parts);
+            const ConvolutionArgs& part = args[i % parts];
+            const auto* sums = reinterpret_cast<const float*>(
+                partials + i * partial_bytes +
+                slave::convolution_partial_bytes(part.terms) -
+                part.terms * kLanes * sizeof(float));
+            float* const to = out + one.filter * terms() + part.first_term;
+            for (std::size_t t = 0; t < part.terms; ++t, sums += kLanes) {
+              for (std::size_t lane = 0; lane < one.lanes; ++lane) {
+                to[lane * terms() + t] = sums[lane];
+              }
+            }
+          }
+        });
+  }
+};
+
+}  // namespace
+
+void convolve(const Convolution& of, const void* x, const void* weight,
+              const void* bias, void* out, Machine* machine) {
+  require_shapes(of, false);
+  require_data(of, "x", x);
+  require_data(of, "weight", weight);
+  if (bias != nullptr) require_data(of, "bias", bias);
+  require_data(of, "out", out);
+  if (of.images == 0) return;
+  Results{{master::impl_of(machine), of}, bias != nullptr}.run(x, weight, bias,
+                                                               out);
+}
+
+void convolve_weight(const Convolution& of, const void* x, const void* gradient,
+                     float* out, Machine* machine) {
+  require_shapes(of, true);
+  require_data(of, "x", x);
+  require_data(of, "gradient", gradient);
+  master::require_array("out", out, alignof(float), 1);
+  if (of.images == 0) {
+    std::fill(out,
+              out + of.filters * of.height.kernel * of.width.kernel *
+                        (of.channels / of.groups),
+              0.0f);
+    return;
+  }
+  Gradient{{master::impl_of(machine), of}}.run(x, gradient, out);
+}
+
+}  // namespace swamp
