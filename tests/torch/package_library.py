@@ -6,6 +6,7 @@ import itertools
 import math
 import pathlib
 import re
+import sys
 import threading
 import typing
 
