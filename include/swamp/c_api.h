@@ -16,6 +16,19 @@
 
 #include "swamp/export.h"
 
+/** The version of these headers; swamp_version() has the library's. */
+#define SWAMP_VERSION_MAJOR 0
+#define SWAMP_VERSION_MINOR 2 /**< see SWAMP_VERSION_MAJOR */
+#define SWAMP_VERSION_PATCH 0 /**< see SWAMP_VERSION_MAJOR */
+/** A version as a number, for `#if SWAMP_VERSION >= SWAMP_MAKE_VERSION(0, 3,
+ * 0)`. */
+#define SWAMP_MAKE_VERSION(major, minor, patch) \
+  ((major)*1000000 + (minor)*1000 + (patch))
+/** The version of these headers, as SWAMP_MAKE_VERSION has it. */
+#define SWAMP_VERSION                                          \
+  SWAMP_MAKE_VERSION(SWAMP_VERSION_MAJOR, SWAMP_VERSION_MINOR, \
+                     SWAMP_VERSION_PATCH)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
