@@ -20,7 +20,7 @@ shows(master/optim examples/grad_scaler.cpp examples/mixed_precision.cpp)
 shows(master/scaler examples/scaler.cpp)
 shows(master/mpi examples/ranks.cpp install/consumer_mpi/CMakeLists.txt)
 shows(master/aten/python torch/example_package.py)
-shows(. torch/example_half.py)
+shows(. torch/example_half.py torch/example_inference.py)
 shows(toolchain/sunway sunway/programs/readme/master.c
   sunway/programs/readme/slave.c sunway/programs/readme/Makefile)
 if(missing)
