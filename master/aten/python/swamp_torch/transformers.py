@@ -6,7 +6,7 @@ Needs the package ``transformers``, so it is imported when it is first used::
     model = apply(AutoModelForCausalLM.from_pretrained(...))
 
 Modules are recognised by what they compute: a method is replaced if it and swamp's
-give the same results for small weights. So what a new release changes is left alone.
+give the same results for a few numbers. So what a new release changes is left alone.
 """
 
 import copy
@@ -99,7 +99,7 @@ def _candidates(module: Any) -> Iterator[
     """Yields what may replace a method of a module: its name, small modules and inputs
     for a test of both, and the replacement."""
     names = [*module._parameters, *module._modules]
-    x = 3 * torch.arange(512., device="cpu").sin().view(8, 64)
+    x = 12 * torch.arange(512., device="cpu").sin().view(8, 64)
     eps = next((n for n in ("variance_epsilon", "eps") if hasattr(module, n)), None)
     if names == ["weight"] and eps:
         half, one = torch.bfloat16, torch.float32
