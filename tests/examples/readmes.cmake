@@ -21,7 +21,7 @@ shows(master/scaler examples/scaler.cpp)
 shows(master/cli examples/mxfp8.py)
 shows(master/mpi examples/ranks.cpp install/consumer_mpi/CMakeLists.txt)
 shows(master/aten/python torch/example_package.py)
-shows(. torch/example_half.py)
+shows(. torch/example_half.py torch/example_inference.py)
 shows(toolchain/sunway sunway/programs/readme/master.c
   sunway/programs/readme/slave.c sunway/programs/readme/Makefile)
 if(missing)

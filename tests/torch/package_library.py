@@ -6,6 +6,7 @@ import itertools
 import math
 import pathlib
 import re
+import sys
 import threading
 import typing
 
@@ -84,10 +85,10 @@ for version in {versions}:
                     None)
         for version, (text, loaded) in zip(versions, self.imported(*versions)):
             self.assertEqual(loaded, "False", version)
-            words = (("was built for releases of PyTorch ", "--no-build-isolation",
-                      "and this is PyTorch " + version) if version
-                     else ("needs PyTorch ", "there is none: "))
-            for word in (*words, MINOR, "`pip install torch=="):
+            self.assertNotIn("\n", text)
+            for word in (f"{sys.executable} has {version and 'PyTorch ' + version or 'no '}",
+                         "expected PyTorch " + MINOR, "`pip install torch==",
+                         "--no-build-isolation"):
                 self.assertIn(word, text)
 
     def test_other_release_of_the_same_minor_version(self):

@@ -374,7 +374,7 @@ class AdamW(_Adam, torch.optim.AdamW):
             amsgrad, as other ``moments`` than float32.
         rounding: how they are rounded then. "stochastic": up or down at random,
             so that the mean is exact. "kahan": to nearest, and what is lost is
-            kept in ``compensation``, a tensor like the parameter.
+            kept in ``compensation``, a tensor like the parameter; refused with masters.
         moments: "float32", "bfloat16", rounded stochastically, "8bit", as in
             bitsandbytes, or "float8", as in torchao's AdamWFp8. The last two have
             codes of one byte, and for each block of 256 elements and moment its
