@@ -61,6 +61,22 @@ TEST(RanksFailure, OfOneRankEndsTheOthers) {
       has_words(result.err, {"swamp: rank 0: cannot write to '/dev/full'"}));
 }
 
+// Megatron's flags: the bits stay, and the times of all ranks are printed.
+TEST(RanksTimers, ArePrinted) {
+  const Words few = "--steps 4 --batch 4 --log-interval 2";
+  const Ranked plain = run_ranks(2, few);
+  const Ranked timed = run_ranks(
+      2, few + Words("--use-distributed-optimizer --timing-log-level 1 "
+                     "--barrier-with-L1-time"));
+  ASSERT_EQ(timed.result.exit_code, 0) << timed.result.err;
+  EXPECT_EQ(timed.log, plain.log);
+  EXPECT_TRUE(
+      has_words(timed.result.out,
+                {"(min, max) time across ranks (ms):\n",
+                 "    optimizer-inner-step............................: ("}));
+  EXPECT_EQ(plain.result.out.find("time across"), std::string::npos);
+}
+
 class Ranks : public testing::TestWithParam<Words> {};
 
 TEST_P(Ranks, GiveTheBitsOfOne) {
