@@ -151,6 +151,7 @@ TEST(MpiGrid, TwoCommunicators) {
           << text;
     }
     optimizer.set_lr(0, 1e-3);
+    gradients[kCount - 1] = 1;
     EXPECT_TRUE(optimizer.step().success);
   }
   MPI_Comm_free(&data);

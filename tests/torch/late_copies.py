@@ -63,6 +63,9 @@ class LateCopies(Copies):
         self.queues[-1 if inward else 0].add((destination, source, event))
         return event
 
+    def copy(self, destination, source):
+        destination.data.copy_(source.data)
+
     def finish(self, event):
         event.ended.wait()
         if event.failed:
@@ -109,7 +112,7 @@ class Queue:
             if copies.delay:
                 time.sleep(copies.random.random() * copies.delay)
             begin = time.perf_counter()
-            destination.data.copy_(source.data)
+            copies.copy(destination, source)
             copies.bytes += destination.nbytes
             if copies.speed:
                 left = destination.nbytes / copies.speed - (time.perf_counter() - begin)

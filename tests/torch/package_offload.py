@@ -366,12 +366,15 @@ class Offload(TestCase):
 
     def test_refuses(self):
         weight = torch.nn.Parameter(torch.ones(3))
+        flat = torch.nn.Parameter(torch.ones(3))
+        flat._fsdp_flattened = True
         double = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
         for text, options in (
                 ("threads: got 0", dict(params=[weight], threads=0)),
                 ("unscale_grads: got True", dict(params=[weight], unscale_grads=True)),
                 ("params\\[1\\]: got a Parameter of torch.float64",
                  dict(params=[weight, double])),
+                ("not divided over ranks", dict(params=[flat])),
                 ("max_norm: got -1", dict(params=[weight], max_norm=-1)),
                 ("clip_rule: got 'other'", dict(params=[weight], clip_rule="other"))):
             with self.subTest(text=text), self.assertRaisesRegex(ValueError, text):

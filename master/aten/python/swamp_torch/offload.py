@@ -18,13 +18,15 @@ import contextlib
 import math
 import threading
 import weakref
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple)
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
 
 from . import _optimizer
+from ._offload_copies import (Chunk, Copies as Copies, CudaCopies as CudaCopies, Slot,
+                              copies_of, mark_of)
 from ._operators import number
 from ._optimizer import Params
 from ._optimizer_checks import is_dtensor
@@ -37,166 +39,6 @@ _BUCKET = 1 << 22
 _BLOCK = 8192  # a list may be divided before a tensor of as many elements: foreach.h
 
 
-class Copies:
-    """Copies between a device and the CPU. This class does them at once, for any
-    device; a subclass may do them later, and in any order."""
-
-    def host_like(self, tensor: Tensor) -> Tensor:
-        """New memory on the CPU with shape, strides and dtype of the tensor."""
-        return torch.empty_like(tensor, device="cpu", requires_grad=False)
-
-    def start(self, destination: Tensor, source: Tensor) -> Any:
-        """Starts a copy, after all that the device has been told to compute.
-
-        Returns:
-            An event: of the end of the copy.
-        """
-        destination.copy_(source)
-
-    def finish(self, event: Any) -> None:
-        """Returns after the event. Raises an exception if it will never happen."""
-
-    def before_use(self, event: Any) -> None:
-        """Makes what the device will be told to compute wait for the event."""
-
-
-class CudaCopies(Copies):
-    """Copies on two streams of their own, one for each direction."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._inward = torch.cuda.Stream(device)
-        self._outward = torch.cuda.Stream(device)
-
-    def host_like(self, tensor: Tensor) -> Tensor:
-        return torch.empty_like(tensor, device="cpu", requires_grad=False,
-                                pin_memory=True)
-
-    def start(self, destination: Tensor, source: Tensor) -> Any:
-        inward = destination.is_cpu
-        stream = self._inward if inward else self._outward
-        stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream):
-            destination.copy_(source, non_blocking=True)
-        (source if inward else destination).record_stream(stream)
-        return stream.record_event()
-
-    def finish(self, event: Any) -> None:
-        event.synchronize()
-
-    def before_use(self, event: Any) -> None:
-        torch.cuda.current_stream(self._device).wait_event(event)
-
-
-def copies_of(device: torch.device) -> Copies:
-    """The copies of a device: on streams for CUDA and ROCm, else at once."""
-    return CudaCopies(device) if device.type == "cuda" else Copies()
-
-
-def _mark(tensor: Tensor) -> Tuple[int, int]:
-    """Changes if something writes the tensor."""
-    return tensor._version, tensor.data_ptr()
-
-
-class _Slot:
-    """A parameter, its host parameter, and what is under way between them."""
-
-    def __init__(self, param: Tensor, copies: Copies) -> None:
-        self.param, self.copies = param, copies
-        self.host = torch.nn.Parameter(copies.host_like(param.detach()),
-                                       param.requires_grad)
-        self.grad: Optional[Tensor] = None  # on the CPU
-        self.source: Tuple[Any, int] = (lambda: None), 0  # what it is a copy of
-        self.arriving: Any = None  # the event of that copy
-        self.chunk: Optional[_Chunk] = None
-        self.leaving: Any = None  # the event of the copy of the weights
-        self.lost = False  # whether that copy failed
-        self.take_weights()
-
-    def take_weights(self) -> None:
-        """Copies the weights to the host parameter."""
-        self.host.detach().copy_(self.param.detach())
-        self.mark = _mark(self.param)
-
-    def send_weights(self) -> None:
-        """Starts the copy of the weights to the parameter."""
-        self.lost = True
-        try:
-            self.leaving = self.copies.start(self.param.detach(), self.host.detach())
-            self.lost = False
-        finally:
-            self.mark = _mark(self.param)
-
-    def wait(self, wait: Callable[[Any], None]) -> None:
-        """Waits for the weights on their way; copies them again if that failed."""
-        if self.lost:
-            self.send_weights()
-        if self.leaving is None:
-            return
-        self.lost = True
-        wait(self.leaving)
-        self.lost = False
-
-    def is_copied(self, grad: Tensor) -> bool:
-        return self.source[0]() is grad and self.source[1] == grad._version
-
-    def fetch(self, grad: Tensor) -> None:
-        """Starts the copy of the gradient."""
-        if grad.layout is not torch.strided or is_dtensor(grad):
-            raise RuntimeError(f"grad: got {type(grad).__name__} of {grad.layout}, "
-                               "expected a Tensor of torch.strided")
-        chunk = self.chunk
-        if chunk is not None and (chunk.running or self not in chunk.missing):
-            chunk.restart()  # it may be reading what is overwritten here
-        if self.arriving is not None:
-            with contextlib.suppress(Exception):  # one that failed writes no more
-                self.copies.finish(self.arriving)
-        self.source, self.arriving = ((lambda: None), 0), None
-        like = self.grad
-        if like is None or (like.shape, like.dtype, like.stride()) != (
-                grad.shape, grad.dtype, grad.stride()):
-            self.grad = self.copies.host_like(grad.detach())
-        self.arriving = self.copies.start(self.grad, grad.detach())
-        self.source = weakref.ref(grad), grad._version
-
-    def arrived(self) -> Tensor:
-        """Waits for the gradient; returns it."""
-        try:
-            self.copies.finish(self.arriving)
-        except BaseException:
-            self.source = (lambda: None), 0
-            raise
-        assert self.grad is not None
-        return self.grad
-
-
-class _Chunk:
-    """Gradients that are checked together, with the squares of their norm."""
-
-    def __init__(self) -> None:
-        self.slots: List[_Slot] = []
-        self.missing: Set[_Slot] = set()  # since the last step
-        self.inv_scale = 1.0
-        self.running: "Optional[Future[Tuple[List[float], bool]]]" = None
-
-    def restart(self) -> None:
-        if self.running is not None and not self.running.cancel():
-            self.running.exception()  # waits
-        self.running = None
-        self.missing = set(self.slots)
-
-    def check(self, inv_scale: Tensor) -> Tuple[List[float], bool]:
-        found = number(0.0)
-        squares: List[float] = torch.ops.swamp.grad_squares_and_check(
-            [slot.arrived() for slot in self.slots], found, inv_scale)
-        return squares, bool(found)
-
-    def result(self, inv_scale: Tensor) -> Tuple[List[float], bool]:
-        if self.running is not None and self.inv_scale == float(inv_scale):
-            return self.running.result()
-        return self.check(inv_scale)
-
-
 class _Host(_optimizer._Optimizer):
     """The optimizer of the host parameters."""
 
@@ -204,8 +46,6 @@ class _Host(_optimizer._Optimizer):
     _bucket_elements = _BUCKET
 
     def _norm_of(self, now: Collected, inv_scale: Tensor) -> Tensor:
-        if now.is_split:
-            return super()._norm_of(now, inv_scale)
         return self.owner._check(now, inv_scale)[1]
 
     def _after(self, bucket: Bucket) -> None:
@@ -227,8 +67,8 @@ class _Offloaded(_optimizer._Optimizer):
             connected, because DistributedDataParallel adds gradients later.
         copies: a function that returns the :class:`Copies` of a device.
 
-    Parameters are float32, float16 or bfloat16, and not DTensors: for these use
-    ``CPUOffloadPolicy`` and ``swamp_torch.AdamW``. Gradients stay on the device until
+    Parameters are float32, float16 or bfloat16, and not divided over ranks: for FSDP
+    use its own offload (``CPUOffloadPolicy``) and ``swamp_torch.AdamW``. Gradients stay on the device until
     they are set to None; those of several backward passes are added there.
     """
 
@@ -246,9 +86,9 @@ class _Offloaded(_optimizer._Optimizer):
         self.threads = threads
         self._make_copies = copies
         self._copies: Dict[torch.device, Copies] = {}
-        self._slots: Dict[Tensor, _Slot] = {}  # by parameter
-        self._of_host: Dict[Tensor, _Slot] = {}
-        self._chunks: List[_Chunk] = []
+        self._slots: Dict[Tensor, Slot] = {}  # by parameter
+        self._of_host: Dict[Tensor, Slot] = {}
+        self._chunks: List[Chunk] = []
         self._chunked: Optional[Collected] = None
         self._lock = threading.RLock()  # hooks run on a thread for each device
         self._checks = False  # whether there was a check before
@@ -269,7 +109,7 @@ class _Offloaded(_optimizer._Optimizer):
             with self._counted():
                 self._pool.submit(torch.get_num_threads).result()  # the first call sets it
                 self._pool.submit(torch.set_num_threads, threads).result()
-        self._waited: Set[_Slot] = set() if module is None else self._watch(module)
+        self._waited: Set[Slot] = set() if module is None else self._watch(module)
 
     # ---- Parameters
 
@@ -283,17 +123,19 @@ class _Offloaded(_optimizer._Optimizer):
         group = self.param_groups[-1]
         for index, param in enumerate(group["params"]):
             if (param.dtype in _DTYPES and param.layout is torch.strided
-                    and not is_dtensor(param) and not group["differentiable"]):
+                    and not is_dtensor(param) and not group["differentiable"]
+                    and not getattr(param, "_fsdp_flattened", False)):
                 continue
             self.param_groups.pop()
             raise ValueError(
                 f"params[{index}]: got a {type(param).__name__} of {param.dtype} and "
                 f"{param.layout}, differentiable {group['differentiable']}, expected a "
-                "Tensor of float32, float16 or bfloat16, strided, and False")
+                "Tensor of float32, float16 or bfloat16, strided, not divided over "
+                "ranks, and False")
         for param in group["params"]:
             if param.device not in self._copies:
                 self._copies[param.device] = self._make_copies(param.device)
-            slot = _Slot(param, self._copies[param.device])
+            slot = Slot(param, self._copies[param.device])
             self._slots[param] = self._of_host[slot.host] = slot
             if param.requires_grad:
                 param.register_post_accumulate_grad_hook(
@@ -316,10 +158,10 @@ class _Offloaded(_optimizer._Optimizer):
             group.update((k, v) for k, v in own.items() if k != "params")
         return host
 
-    def _watch(self, module: torch.nn.Module) -> "Set[_Slot]":
+    def _watch(self, module: torch.nn.Module) -> "Set[Slot]":
         """Adds the hooks that wait for weights; returns the parameters that they
         wait for."""
-        waited: Set[_Slot] = set()
+        waited: Set[Slot] = set()
 
         def watch(one: torch.nn.Module) -> None:
             own = {self._slots[p] for p in one.parameters() if p in self._slots}
@@ -341,7 +183,7 @@ class _Offloaded(_optimizer._Optimizer):
         module.register_state_dict_pre_hook(lambda *_: everything())
         return waited
 
-    def _wait(self, slots: Iterable[_Slot]) -> None:
+    def _wait(self, slots: Iterable[Slot]) -> None:
         for slot in slots:
             slot.wait(slot.copies.before_use)
 
@@ -405,10 +247,10 @@ class _Offloaded(_optimizer._Optimizer):
     def _divide(self, now: Collected) -> None:
         for slot in self._slots.values():
             slot.chunk = None
-        self._chunks, self._chunked, count = [_Chunk()], now, 0
+        self._chunks, self._chunked, count = [Chunk()], now, 0
         for slot in (self._of_host[p] for b in now.buckets for p in b.params):
             if count >= _BUCKET and slot.host.numel() >= _BLOCK:
-                self._chunks.append(_Chunk())
+                self._chunks.append(Chunk())
                 count = 0
             self._chunks[-1].slots.append(slot)
             slot.chunk = self._chunks[-1]
@@ -449,7 +291,7 @@ class _Offloaded(_optimizer._Optimizer):
         self._take_gradients(again=scale is None and hasattr(self, "found_inf"))
         for slot in self._slots.values():
             slot.wait(slot.copies.finish)  # the step overwrites what is copied
-            if slot.mark != _mark(slot.param):
+            if slot.mark != mark_of(slot.param):
                 slot.take_weights()
         self._failure: Optional[BaseException] = None
         with self._counted():
