@@ -73,7 +73,7 @@ TEST(RanksTimers, ArePrinted) {
   EXPECT_TRUE(
       has_words(timed.result.out,
                 {"(min, max) time across ranks (ms):\n",
-                 "    optimizer-inner-step............................: ("}));
+                 "    optimizer-unscale-and-check-inf.................: ("}));
   EXPECT_EQ(plain.result.out.find("time across"), std::string::npos);
 }
 
@@ -226,6 +226,14 @@ const OptionRow kOptionRows[] = {
     {"--scaler torch.amp.GradScaler", "--scaler-option init_scale=64.0",
      "--scaler-option init_scale: got 64.0 on rank 1, expected none"},
     {"", "--optimizer sgd", "--optimizer: got sgd on rank 1, expected adamw"},
+    {"", "--use-distributed-optimizer", ""},
+    {"", "--timing-log-level 1",
+     "--timing-log-level: got 1 or 2 every 10 steps on rank 1, expected 0"},
+    {"--timing-log-level 1", "--log-interval 3",
+     "--timing-log-level: got 1 or 2 every 3 steps on rank 1, expected 1 or 2 "
+     "every 10 steps"},
+    {"--timing-log-level 1", "--barrier-with-L1-time",
+     "--barrier-with-L1-time: got true on rank 1, expected none"},
     {"", "--lr 1e-3", ""},
     {"", "--lr 0.5", "--lr: got 0.5 on rank 1, expected 0.001"},
     {"", "--lr 0.0010000000000000002",

@@ -124,10 +124,10 @@ void TrainingRun::require_same_ranks() {
   values["--accumulate"] = std::to_string(options_.accumulate);
   values["--steps"] = std::to_string(options_.steps);
   values["--save-interval"] = std::to_string(options_.save_interval);
-  if (options_.timing_log_level > 0) {
-    values["--log-interval"] = std::to_string(options_.log_interval);
-  }
-  values["--timing-log-level"] = options_.timing_log_level > 0 ? "1" : "0";
+  values["--timing-log-level"] =
+      options_.timing_log_level > 0
+          ? fmt::format("1 or 2 every {} steps", options_.log_interval)
+          : "0";
   values["--barrier-with-L1-time"] =
       options_.barrier_with_l1_time ? "true" : "none";
   values["--checkpoint"] = options_.checkpoint.empty() ? "none" : "a file";
