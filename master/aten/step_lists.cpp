@@ -90,6 +90,7 @@ struct Bucket {
   StepStorage storage;
   StepRule rule;
   double max_norm = 0;
+  ClipRule clip_rule = ClipRule::megatron;
   // For random bits, if `storage.compact`.
   std::vector<std::uint64_t> ids, first_elements;
 };
@@ -180,6 +181,8 @@ class StepListsObject final : public torch::CustomClassHolder {
     const auto number = [&](const char* name) { return option(options, name); };
     const auto flag = [&](const char* name) { return number(name) != 0; };
     bucket.max_norm = number("max_norm");
+    bucket.clip_rule =
+        flag("mindspore") ? ClipRule::mindspore : ClipRule::megatron;
     if (rule == "sgd") {
       bucket.rule =
           SgdStep{{number("lr"), number("momentum"), number("dampening"),
@@ -309,7 +312,7 @@ class StepListsObject final : public torch::CustomClassHolder {
       // Copies to tensors that the kernels cannot write are counted below.
       const at::AutoDispatchBelowADInplaceOrView guard;
       take_step(lists, bucket.rule, load<float>(const_data(inv_scale)), norm,
-                bucket.max_norm);
+                bucket.max_norm, bucket.clip_rule);
     }
     for (std::size_t l = 0; l < kStepListCount; ++l) {
       if (l != kStepGrads) count_writes(lists.all[l]);
