@@ -137,9 +137,9 @@ SWAMP_API at::Tensor grad_norm_and_check(at::TensorList grads,
                                          at::Tensor found_inf,
                                          const at::Tensor& inv_scale);
 
-/// grad_squares_and_check() is the operator `swamp::grad_squares_and_check`:
-/// grad_norm_and_check() as the sums of squares of its grains, so that lists
-/// can be checked in parts; see swamp::foreach_squares().
+/// grad_squares_and_check() is grad_norm_and_check() as the sums of squares of
+/// its grains, so that lists can be checked in parts; see
+/// swamp::foreach_squares(). It is not an operator.
 ///
 /// @param grads as there
 /// @param found_inf as there

@@ -591,10 +591,6 @@ void register_steps(torch::Library& m) {
       m,
       "grad_norm_and_check(Tensor[] grads, Tensor(a!) found_inf, "
       "Tensor inv_scale) -> Tensor");
-  m.def(
-      "grad_squares_and_check(Tensor[] grads, Tensor(a!) found_inf, "
-      "Tensor inv_scale) -> float[]",
-      torch::dispatch(c10::DispatchKey::CPU, &grad_squares_and_check));
   define<&mixed_precision_adamw_, kNone>(
       m,
       "mixed_precision_adamw_(Tensor(a!)[] master_params, Tensor[] grads, "

@@ -174,6 +174,12 @@ class StepListsObject final : public torch::CustomClassHolder {
         inv_scale);
   }
 
+  // squares() is grad_squares_and_check(), for any gradients.
+  std::vector<double> squares(Tensors grads, at::Tensor found_inf,
+                              const at::Tensor& inv_scale) {
+    return grad_squares_and_check(grads, std::move(found_inf), inv_scale);
+  }
+
   // set_options() sets the rule of a bucket, "adam" or "sgd", and its options.
   void set_options(std::int64_t index, const std::string& rule,
                    const StepOptions& options) {
@@ -355,6 +361,7 @@ void register_step_lists(torch::Library& library) {
       .def("same_grads", &StepListsObject::same_grads)
       .def("same_steps", &StepListsObject::same_steps)
       .def("grad_norm", &StepListsObject::grad_norm)
+      .def("squares", &StepListsObject::squares)
       .def("set_options", &StepListsObject::set_options)
       .def("step", &StepListsObject::step)
       .def("written", &StepListsObject::written)

@@ -3,7 +3,9 @@ are late and out of order (late_copies.py)."""
 
 import contextlib
 import copy
+import gc
 import random
+import weakref
 
 from support import CI, TestCase, a_fifth, main, run_ranks
 
@@ -363,6 +365,19 @@ class Offload(TestCase):
         seen.append(optimizer._pool.submit(torch.get_num_threads).result())
         self.assertEqual(seen, [3, 3, 3])
         self.assertEqual(torch.get_num_threads(), before)
+
+    def test_is_freed(self):
+        """The hooks of model and parameters keep nothing alive."""
+        model = Model()
+        optimizer = offload.AdamW(model.parameters(), module=model, max_norm=1.0)
+        train(model, optimizer)
+        held = [weakref.ref(optimizer)] + [
+            weakref.ref(slot.host) for slot in optimizer._slots.values()]
+        del optimizer
+        gc.collect()
+        self.assertEqual([ref() for ref in held], [None] * len(held))
+        loss_of(model, 1).backward()
+        model.state_dict()
 
     def test_refuses(self):
         weight = torch.nn.Parameter(torch.ones(3))

@@ -13,6 +13,9 @@ from ._operators import number
 from ._optimizer_checks import is_dtensor
 
 
+_LISTS = torch.classes.swamp.StepLists()  # its squares() need no list
+
+
 class Copies:
     """Copies between a device and the CPU. This class does them at once, for any
     device; a subclass may do them later, and in any order."""
@@ -163,7 +166,7 @@ class Chunk:
 
     def check(self, inv_scale: Tensor) -> Tuple[List[float], bool]:
         found = number(0.0)
-        squares: List[float] = torch.ops.swamp.grad_squares_and_check(
+        squares: List[float] = _LISTS.squares(
             [slot.arrived() for slot in self.slots], found, inv_scale)
         return squares, bool(found)
 

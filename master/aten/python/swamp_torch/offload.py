@@ -35,7 +35,7 @@ from ._optimizer_state import Bucket, Collected
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # Elements of a bucket: enough for a launch to take long, few enough that the first
 # bucket's weights leave early.
-_BUCKET = 1 << 22
+_BUCKET = 1 << 20
 _BLOCK = 8192  # a list may be divided before a tensor of as many elements: foreach.h
 
 
@@ -167,8 +167,9 @@ class _Offloaded(_optimizer._Optimizer):
             own = {self._slots[p] for p in one.parameters() if p in self._slots}
             own -= waited if one is module else set()
             waited.update(own)
-            wait = _weakly(weakref.WeakMethod(self._wait))
-            one.register_forward_pre_hook(lambda *_: wait(own))
+            params = [slot.param for slot in own]
+            wait = _weakly(weakref.WeakMethod(self._wait_for))
+            one.register_forward_pre_hook(lambda *_: wait(params))
 
         def visit(one: torch.nn.Module) -> None:
             for child in one.children():
@@ -186,6 +187,9 @@ class _Offloaded(_optimizer._Optimizer):
     def _wait(self, slots: Iterable[Slot]) -> None:
         for slot in slots:
             slot.wait(slot.copies.before_use)
+
+    def _wait_for(self, params: Iterable[Tensor]) -> None:
+        self._wait(self._slots[param] for param in params)
 
     def synchronize(self) -> None:
         """Makes what the device computes next wait for all weights."""
