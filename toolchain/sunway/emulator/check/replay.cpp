@@ -256,8 +256,10 @@ void end_replays() {
     launches.why = reported() ? "something was reported" : "it takes too long";
   }
   const bool any_waits = any_asynchronous() || settings().schedule_seed;
+  bool any_file = false;
   for (const Replay& replay : all.replays) {
-    if (wanted && !reported() && (replay.order.interleaved || any_waits)) {
+    if (wanted && !any_file && !reported() &&
+        (replay.order.interleaved || any_waits)) {
       const unsigned long deadline = settings().schedules < 0
                                          ? now + allowed
                                          : nanoseconds() + 10 * allowed;
@@ -269,6 +271,11 @@ void end_replays() {
       const bool ended = outcome.done;
       const int signal = end_child(replay);
       // SIGSYS: its slaves used files, which must not happen twice.
+      if (signal == SIGSYS && launches.again != 0) {
+        --launches.again;
+        launches.why = "slaves use files";
+        any_file = true;
+      }
       if (!ended && signal != 0 && signal != SIGKILL && signal != SIGSYS) {
         report_crash(signal, replay.order);
       }
