@@ -51,6 +51,16 @@ void require_dimension(const char* name, const ConvolutionDimension& one,
   within("in_step", one.in_step, 1, kMost);
   within("kernel_step", one.kernel_step, -kMost, kMost);
   within("offset", one.offset, -kMost, kMost);
+  // So that positions are 32-bit.
+  const auto extent =
+      static_cast<double>(one.out) * static_cast<double>(one.in_step) +
+      static_cast<double>(one.kernel) *
+          std::fabs(static_cast<double>(one.kernel_step));
+  if (extent > static_cast<double>(kMostSize)) {
+    master::refuse(
+        std::string(name) + ".in_step", std::to_string(one.in_step),
+        "windows of at most " + std::to_string(kMostSize) + " positions");
+  }
 }
 
 void require_shapes(const Convolution& of, bool is_weight) {
@@ -88,48 +98,30 @@ void require_data(const Convolution& of, const char* name, const void* data) {
 
 // ---- Parts
 
-// Band is positions of an axis of the result, with the positions of x that
-// their windows have.
-struct Band {
-  ConvolutionAxis axis;
-  std::size_t in_first, out_first;
-};
-
-// band_of() returns the band of `count` positions from `first` on; with all
-// positions of x if `all`.
-Band band_of(const ConvolutionDimension& one, std::size_t first,
-             std::size_t count, bool all) {
-  const auto in = static_cast<std::int64_t>(one.in),
-             out_first = static_cast<std::int64_t>(first),
-             out_last = static_cast<std::int64_t>(first + count - 1),
-             reach =
-                 static_cast<std::int64_t>(one.kernel - 1) * one.kernel_step;
-  const auto floor = [&](std::int64_t at) {
-    return (at >= 0 ? at : at - one.divisor + 1) / one.divisor;
+// axis_of() returns the axis of all positions.
+ConvolutionAxis axis_of(const ConvolutionDimension& one) {
+  const auto small = [](auto value) {
+    return static_cast<std::int32_t>(value);
   };
-  std::int64_t begin = floor(out_first * one.in_step + one.offset +
-                             std::min<std::int64_t>(reach, 0)),
-               end = floor(out_last * one.in_step + one.offset +
-                           std::max<std::int64_t>(reach, 0)) +
-                     1;
-  const std::int64_t x_begin =
-                         all ? 0 : std::clamp<std::int64_t>(begin, 0, in - 1),
-                     x_end =
-                         all ? in
-                             : std::clamp<std::int64_t>(end, x_begin + 1, in);
-  begin = std::min(begin, x_begin);
-  end = std::max(end, x_end);
-  const auto small = [](std::int64_t value) {
-    return static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(value, -(1 << 30), 1 << 30));
-  };
-  return {{small(x_end - x_begin), small(out_last - out_first + 1),
-           small(static_cast<std::int64_t>(one.kernel)), small(one.in_step),
-           small(one.kernel_step),
-           small(one.offset + out_first * one.in_step - x_begin * one.divisor),
-           small(one.divisor), small(x_begin - begin), small(end - begin)},
-          static_cast<std::size_t>(x_begin),
-          first};
+  const ConvolutionAxis axis{small(one.in),
+                             small(one.out),
+                             small(one.kernel),
+                             small(one.in_step),
+                             small(one.kernel_step),
+                             small(one.offset),
+                             small(one.divisor),
+                             0,
+                             0};
+  std::size_t first;
+  ConvolutionAxis all = axis.part(0, axis.out, first);
+  // Also the positions of x that no window has.
+  const std::int32_t begin = small(first) - all.before,
+                     end = begin + all.positions;
+  all.in = axis.in;
+  all.offset = axis.offset;
+  all.before = std::max(-begin, 0);
+  all.positions = std::max(end, axis.in) + all.before;
+  return all;
 }
 
 // Block is the filters of a unit, and the channels that they read.
@@ -147,11 +139,6 @@ struct Direct {
   std::size_t terms() const {
     return of.height.kernel * of.width.kernel * group_channels();
   }
-  // A row is divided if it is the only one.
-  bool divides_columns() const {
-    return of.height.in == 1 && of.height.out == 1;
-  }
-
   // A block has filters of one group, or all filters of several.
   std::size_t block_groups() const {
     return std::clamp<std::size_t>(kLanes / group_filters(), 1, of.groups);
@@ -169,11 +156,21 @@ struct Direct {
             group * group_channels(), groups * group_channels(), lanes};
   }
 
-  ConvolutionArgs args_of(const Block& block, const Band& rows,
-                          const Band& columns) const {
+  // An only row is a column, which can be divided: it lies in memory alike.
+  bool exchanges() const {
+    return of.height.in == 1 && of.height.out == 1 && of.height.kernel == 1;
+  }
+  const ConvolutionDimension& rows() const {
+    return exchanges() ? of.width : of.height;
+  }
+  const ConvolutionDimension& columns() const {
+    return exchanges() ? of.height : of.width;
+  }
+
+  ConvolutionArgs args_of(const Block& block) const {
     ConvolutionArgs args{};
-    args.rows = rows.axis;
-    args.columns = columns.axis;
+    args.rows = axis_of(rows());
+    args.columns = axis_of(columns());
     args.lanes = static_cast<std::uint32_t>(block.lanes);
     args.channels = static_cast<std::uint32_t>(block.channels);
     args.group_lanes = static_cast<std::uint32_t>(block.group_lanes);
@@ -201,8 +198,8 @@ struct Direct {
   // whose operand `out` is the result, or its gradient. The units are images,
   // or blocks that are x_step and out_step channels apart.
   void set_operation(Operation& operation, const ConvolutionArgs& args, int out,
-                     bool by_image, std::size_t x_step,
-                     std::size_t out_step) const {
+                     bool by_image, std::size_t x_step, std::size_t out_step,
+                     std::size_t scratch_bytes) const {
     const auto step = [&](bool channels_last, std::size_t channels,
                           std::size_t pixels) {
       return channels * (channels_last && !by_image ? 1 : pixels);
@@ -215,13 +212,15 @@ struct Direct {
     set_unit(operation, out, of.out_channels_last, args.lanes, of.filters,
              args.out_pixels(), out_pixels,
              step(of.out_channels_last, out_step, out_pixels));
-    operation.scratch_bytes = static_cast<std::uint32_t>(
-        std::min(slave::ConvolutionScratch(args, by_image).bytes, kMost));
+    operation.scratch_bytes =
+        static_cast<std::uint32_t>(std::min(scratch_bytes, kMost));
     operation.tile_step = 1;
     // 3 floating-point operations count as a byte, as those of a product.
     operation.traffic_bytes += args.out_pixels() * args.terms * 2 * kLanes / 3;
   }
   static constexpr std::size_t kMost = std::size_t{1} << 31;
+  // Of scratch memory that stays in a CPU's caches.
+  static constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
 
   bool fits(const Operation& operation, std::size_t partial_bytes) const {
     return operation.scratch_bytes < kMost &&
@@ -273,37 +272,25 @@ struct Results : Direct {
                              args.lanes * args.all_terms() * bytes());
     operation.set_unit_bytes(At::bias, has_bias ? args.lanes * bytes() : 0);
     set_operation(operation, args, At::out, false,
-                  group_blocks() > 1 ? 0 : args.channels, args.lanes);
+                  group_blocks() > 1 ? 0 : args.channels, args.lanes,
+                  slave::ConvolutionScratch(args, false).bytes);
     return operation;
-  }
-
-  ConvolutionArgs args_of_band(const Block& block, std::size_t first,
-                               std::size_t count, Band& band) const {
-    const bool by_column = divides_columns();
-    const ConvolutionDimension& other = by_column ? of.height : of.width;
-    const Band all = band_of(other, 0, other.out, true);
-    band = band_of(by_column ? of.width : of.height, first, count, false);
-    return by_column ? args_of(block, all, band) : args_of(block, band, all);
   }
 
   // band_size() returns the positions of a band, or 0 if LDM is too small.
   std::size_t band_size() const {
-    constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
-    const ConvolutionDimension& axis = divides_columns() ? of.width : of.height;
-    const std::size_t others =
-        of.images * block_count() *
-        (divides_columns() ? of.height.out : std::size_t{1});
+    const std::size_t out = rows().out, units = of.images * block_count();
+    const ConvolutionArgs all = args_of(block(0));
     const auto slaves = static_cast<std::size_t>(machine.slaves());
-    std::size_t size = axis.out;
+    std::size_t size = out;
     for (;; size = divided(size, 2)) {
-      Band band;
       // A band in the middle has the most positions of x.
-      const ConvolutionArgs args =
-          args_of_band(block(0), (axis.out - size) / 2, size, band);
+      std::size_t x_row;
+      const ConvolutionArgs args = all.band((out - size) / 2, size, x_row);
       const Operation operation = operation_of(args);
       const bool is_large = operation.scratch_bytes > kCacheBytes;
       const bool is_few =
-          others * divided(axis.out, size) < slaves && size > 2 * axis.kernel;
+          units * divided(out, size) < slaves && size > 2 * rows().kernel;
       if (fits(operation, 0) && (size == 1 || (!is_large && !is_few))) break;
       if (size == 1) return 0;
     }
@@ -313,17 +300,17 @@ struct Results : Direct {
   void run(const void* x, const void* weight, const void* bias, void* out) {
     const std::size_t size = band_size();
     if (size == 0) refuse_ldm();
-    const ConvolutionDimension& axis = divides_columns() ? of.width : of.height;
-    const std::size_t bands = divided(axis.out, size), blocks = block_count();
-    std::vector<Band> band(bands);
+    const std::size_t bands = divided(rows().out, size), blocks = block_count();
+    std::vector<std::size_t> x_rows(bands);
     // Of the first block, then of the last, which may have fewer filters: runs
     // of blocks with as many, of one group if it has several.
     std::vector<ConvolutionArgs> args(2 * bands);
     std::vector<Operation> operations(2 * bands);
     for (std::size_t i = 0; i < 2 * bands; ++i) {
       const std::size_t first = i % bands * size;
-      args[i] = args_of_band(block(i < bands ? 0 : blocks - 1), first,
-                             std::min(size, axis.out - first), band[i % bands]);
+      args[i] = args_of(block(i < bands ? 0 : blocks - 1))
+                    .band(first, std::min(size, rows().out - first),
+                          x_rows[i % bands]);
       operations[i] = operation_of(args[i]);
       if (!fits(operations[i], 0)) refuse_ldm();
     }
@@ -346,18 +333,15 @@ struct Results : Direct {
                  ? nullptr
                  : static_cast<const std::byte*>(data) + element * bytes();
     };
-    const std::size_t x_row = divides_columns() ? 1 : of.width.in,
-                      out_row = divides_columns() ? 1 : of.width.out;
     for (std::size_t image = 0; image < of.images; ++image) {
       for (std::size_t i = 0; i < bands; ++i) {
         for (const BlockRun& run : runs) {
           const Block one = block(run.first);
-          table.add(
-              run.count,
-              {x_of(x, image, one.channel, band[i].in_first * x_row),
-               part(weight, one.filter * terms()), part(bias, one.filter),
-               out_of(out, image, one.filter, band[i].out_first * out_row)},
-              one.lanes == args[0].lanes ? i : bands + i);
+          table.add(run.count,
+                    {x_of(x, image, one.channel, x_rows[i] * columns().in),
+                     part(weight, one.filter * terms()), part(bias, one.filter),
+                     out_of(out, image, one.filter, i * size * columns().out)},
+                    one.lanes == args[0].lanes ? i : bands + i);
         }
       }
     }
@@ -384,24 +368,39 @@ struct Gradient : Direct {
                                    divided(terms(), kLeastTerms));
   }
 
+  // scratch_bytes() returns the most that a band needs.
+  static std::size_t scratch_bytes(const ConvolutionArgs& args) {
+    std::size_t bytes = 0, x_row;
+    const std::size_t rows = args.rows.out_count();
+    for (std::size_t row = 0; row < rows; row += args.band_rows) {
+      const ConvolutionArgs band = args.band(
+          row, std::min<std::size_t>(args.band_rows, rows - row), x_row);
+      bytes = std::max(bytes, slave::ConvolutionScratch(band, true).bytes);
+    }
+    return bytes;
+  }
+
   void run(const void* x, const void* gradient, float* out) const {
     using At = slave::ConvolutionWeightOperand;
     const std::size_t blocks = block_count(), parts = part_count(),
                       most = divided(terms(), parts),
                       partial_bytes = slave::convolution_partial_bytes(most);
-    const Band rows = band_of(of.height, 0, of.height.out, true),
-               columns = band_of(of.width, 0, of.width.out, true);
     std::vector<ConvolutionArgs> args(2 * parts);
     std::vector<Operation> operations(2 * parts);
     for (std::size_t i = 0; i < 2 * parts; ++i) {
       ConvolutionArgs& one = args[i];
-      one = args_of(block(i < parts ? 0 : blocks - 1), rows, columns);
+      one = args_of(block(i < parts ? 0 : blocks - 1));
       const std::size_t first = std::min(i % parts * most, terms());
       one.first_term = static_cast<std::uint32_t>(first);
       one.terms = static_cast<std::uint32_t>(std::min(most, terms() - first));
+      one.band_rows = static_cast<std::uint32_t>(one.rows.out);
+      while (one.band_rows > 1 && scratch_bytes(one) > kCacheBytes) {
+        one.band_rows = (one.band_rows + 1) / 2;
+      }
       operations[i] = Operation(
           master::row_kernel<KernelFamily::convolution_weight>(of.dtype), &one);
-      set_operation(operations[i], one, At::g, true, of.channels, of.filters);
+      set_operation(operations[i], one, At::g, true, of.channels, of.filters,
+                    scratch_bytes(one));
       if (!fits(operations[i], partial_bytes)) refuse_ldm();
     }
     Workspace& workspace = Workspace::of_this_thread();

@@ -159,7 +159,9 @@ struct Image {
         x(part<float>(parts.x)),
         width(args.width()),
         slots(args.columns.slots()),
-        plane(slots * width) {
+        plane(slots * width) {}
+  // prepare() makes the copy ready for units.
+  void prepare() const {
     set_places();
     clear();
   }
@@ -189,13 +191,15 @@ struct Image {
   }
 
   void set_places() const {
-    std::uint32_t* to = places;
-    for (std::int32_t r = 0; r < args.rows.in; ++r) {
-      for (std::int32_t c = 0; c < args.columns.in; ++c) {
-        *to++ = static_cast<std::uint32_t>(
-            place(static_cast<std::size_t>(r + args.rows.before),
-                  static_cast<std::size_t>(c + args.columns.before)));
-      }
+    const std::size_t columns = args.columns.in_count();
+    const auto row = static_cast<std::size_t>(args.rows.before);
+    for (std::size_t c = 0; c < columns; ++c) {
+      places[c] = static_cast<std::uint32_t>(
+          place(row, c + static_cast<std::size_t>(args.columns.before)));
+    }
+    const auto step = static_cast<std::uint32_t>(place(1, 0));
+    for (std::size_t p = columns; p < args.in_pixels(); ++p) {
+      places[p] = places[p - columns] + step;
     }
   }
   // clear() makes zeros of all that copies do not write.
@@ -310,6 +314,7 @@ struct Convolution : Image<Format> {
         order(this->template part<std::uint32_t>(this->parts.order)),
         weight(this->template part<float>(this->parts.weight)),
         layout(tile.layout) {
+    this->prepare();
     set_order();
   }
 
@@ -518,7 +523,7 @@ struct WeightGradient : Image<Format> {
 
   std::uint32_t* begins;
   float* gradient;
-  ConvolutionSums* kept;  // of the last position of the image before
+  ConvolutionSums* kept;  // of the last position of the band before
   float* kept_x;
   float* sums;
 
@@ -528,7 +533,10 @@ struct WeightGradient : Image<Format> {
         gradient(this->template part<float>(this->parts.out)),
         kept(partial_result<ConvolutionSums>(tile)),
         kept_x(reinterpret_cast<float*>(kept + 1)),
-        sums(kept_x + args.terms * kWidth) {
+        sums(kept_x + args.terms * kWidth) {}
+
+  void prepare() const {
+    Image<Format>::prepare();
     std::size_t t = 0;
     for (std::int32_t h = 0; h < args.rows.taps; ++h) {
       for (std::int32_t w = 0; w < args.columns.taps; ++w) {
@@ -544,7 +552,7 @@ struct WeightGradient : Image<Format> {
     std::fill(gradient, gradient + args.out_pixels() * kWidth, 0.0f);
   }
 
-  // slot() is where a position comes in the chain of an image that begins with
+  // slot() is where a position comes in the chain of a band that begins with
   // the second of a pair (odd = 1) or not.
   HWY_INLINE std::size_t slot(std::size_t position, std::size_t odd) const {
     if (position < odd) return position;
@@ -580,7 +588,7 @@ struct WeightGradient : Image<Format> {
     }
   }
 
-  // add() adds the positions of an image.
+  // add() adds the positions of a band.
   template <std::size_t kPosition>
   HWY_INLINE void add(std::size_t odd, bool is_last) const {
     const DF df;
@@ -633,26 +641,41 @@ HWY_INLINE void convolution_weight(const void* arguments, const Tile& tile,
   using At = ConvolutionWeightOperand;
   using Element = typename Format::Element;
   const auto& args = *static_cast<const ConvolutionArgs*>(arguments);
-  const WeightGradient<Format> weight(args, tile);
   const auto* x = operand<const Element>(tile, At::x);
   const auto* g = operand<const Element>(tile, At::g);
-  std::size_t before = 2;
+  const std::size_t rows = args.rows.out_count(),
+                    columns = args.columns.out_count();
   for (std::size_t image = tile.first; image < tile.first + tile.count;
        ++image) {
-    const std::size_t odd = image * args.out_pixels() % 2;
-    if (odd != before) weight.set_begins(odd);
-    before = odd;
-    weight.copy(matrix_of<Format>(x, tile.layout[At::x], args.x_by_channel != 0,
-                                  args.channels, args.in_pixels()));
-    weight.copy_gradient(
-        matrix_of<Format>(g, tile.layout[At::g], args.out_by_channel != 0,
-                          args.lanes, args.out_pixels()),
-        odd);
-    const bool is_last = image + 1 == args.images;
-    if (weight.width == 1) {
-      weight.template add<1>(odd, is_last);
-    } else {
-      weight.template add<kWidth>(odd, is_last);
+    const Source<Format> all_x = matrix_of<Format>(
+                             x, tile.layout[At::x], args.x_by_channel != 0,
+                             args.channels, args.in_pixels()),
+                         all_g = matrix_of<Format>(
+                             g, tile.layout[At::g], args.out_by_channel != 0,
+                             args.lanes, args.out_pixels());
+    for (std::size_t row = 0; row < rows; row += args.band_rows) {
+      std::size_t x_row;
+      const ConvolutionArgs band = args.band(
+          row, std::min<std::size_t>(args.band_rows, rows - row), x_row);
+      const WeightGradient<Format> weight(band, tile);
+      const std::size_t odd = (image * rows + row) * columns % 2;
+      // The only band of an image is that of the next one.
+      const bool is_ready = image != tile.first && args.band_rows >= rows;
+      if (!is_ready) weight.prepare();
+      if (!is_ready || rows * columns % 2 != 0) weight.set_begins(odd);
+      weight.copy({all_x.at(0, x_row * args.columns.in_count()),
+                   all_x.lane_step, all_x.term_step, args.channels,
+                   band.in_pixels()});
+      weight.copy_gradient({all_g.at(0, row * columns), all_g.lane_step,
+                            all_g.term_step, args.lanes, band.out_pixels()},
+                           odd);
+      const bool is_last =
+          image + 1 == args.images && row + args.band_rows >= rows;
+      if (weight.width == 1) {
+        weight.template add<1>(odd, is_last);
+      } else {
+        weight.template add<kWidth>(odd, is_last);
+      }
     }
     x += tile.layout[At::x].unit_step / sizeof *x;
     g += tile.layout[At::g].unit_step / sizeof *g;

@@ -31,6 +31,35 @@ struct ConvolutionAxis {
   std::size_t out_count() const noexcept {
     return static_cast<std::size_t>(out);
   }
+  // part() returns the axis of `count` positions of the result from `first` on,
+  // and sets x_first to the first position of x that it has.
+  ConvolutionAxis part(std::int64_t first, std::int64_t count,
+                       std::size_t& x_first) const noexcept {
+    const std::int64_t reach = std::int64_t{taps - 1} * tap_step;
+    const auto index = [&](std::int64_t o, std::int64_t from) {
+      const std::int64_t at = o * in_step + offset + from;
+      return (at >= 0 ? at : at - divisor + 1) / divisor;
+    };
+    std::int64_t begin = index(first, reach < 0 ? reach : 0),
+                 end = index(first + count - 1, reach > 0 ? reach : 0) + 1;
+    const auto within = [](std::int64_t at, std::int64_t low,
+                           std::int64_t high) {
+      return at < low ? low : at > high ? high : at;
+    };
+    const std::int64_t x_begin = within(begin, 0, in - 1),
+                       x_end = within(end, x_begin + 1, in);
+    if (x_begin < begin) begin = x_begin;
+    if (x_end > end) end = x_end;
+    ConvolutionAxis axis = *this;
+    axis.in = static_cast<std::int32_t>(x_end - x_begin);
+    axis.out = static_cast<std::int32_t>(count);
+    axis.offset =
+        static_cast<std::int32_t>(offset + first * in_step - x_begin * divisor);
+    axis.before = static_cast<std::int32_t>(x_begin - begin);
+    axis.positions = static_cast<std::int32_t>(end - begin);
+    x_first = static_cast<std::size_t>(x_begin);
+    return axis;
+  }
   // slots() is the positions of a row of the copy. Positions in_step apart are
   // neighbours in it.
   std::size_t slots() const noexcept {
@@ -57,14 +86,26 @@ struct ConvolutionArgs {
   std::uint32_t group_lanes;  // filters of a group; `lanes` if there is one
   std::uint32_t group_terms;  // channels of a group
   std::uint32_t x_by_channel, out_by_channel;  // also of g
-  std::uint32_t first_term, terms;             // of convolution_weight
-  std::uint64_t images;                        // of a segment
+  // Of convolution_weight: terms, and the rows of the result whose x is copied
+  // to scratch memory at a time.
+  std::uint32_t first_term, terms, band_rows;
+  std::uint32_t reserved;
+  std::uint64_t images;  // of a segment
 
   std::uint32_t all_terms() const noexcept {
     return static_cast<std::uint32_t>(rows.taps * columns.taps) * group_terms;
   }
   std::size_t out_pixels() const noexcept {
     return rows.out_count() * columns.out_count();
+  }
+  // band() returns the arguments of `count` rows of the result from `first` on,
+  // and sets x_first to the first row of x that they have.
+  ConvolutionArgs band(std::size_t first, std::size_t count,
+                       std::size_t& x_first) const noexcept {
+    ConvolutionArgs part = *this;
+    part.rows = rows.part(static_cast<std::int64_t>(first),
+                          static_cast<std::int64_t>(count), x_first);
+    return part;
   }
   std::size_t in_pixels() const noexcept {
     return rows.in_count() * columns.in_count();

@@ -18,26 +18,31 @@ namespace swamp {
 /// ConvolutionDimension is the height or the width of a convolution. Position k
 /// of the kernel at position o of the result is at position
 /// (o * in_step + k * kernel_step + offset) / divisor of the input, if that is
-/// a whole number; otherwise it is no term. Beyond the input are zeros.
+/// a whole number; otherwise it is not a term. Beyond the input are zeros.
 ///
 /// Of a convolution: {in, out, kernel, stride, dilation, -padding, 1}. Of its
 /// gradient of the input, and of a transposed convolution:
 /// {in, out, kernel, 1, -dilation, padding, stride}. in_step or divisor is 1.
 struct ConvolutionDimension {
-  std::size_t in = 1, out = 1;  ///< sizes
-  std::size_t kernel = 1;       ///< size
-  long in_step = 1, kernel_step = 1, offset = 0, divisor = 1;
+  std::size_t in = 1;      ///< size of the input
+  std::size_t out = 1;     ///< size of the result
+  std::size_t kernel = 1;  ///< size of the kernel
+  long in_step = 1;        ///< see above
+  long kernel_step = 1;    ///< see above
+  long offset = 0;         ///< see above
+  long divisor = 1;        ///< see above
 };
 
 /// The shapes of a convolution. x is [images, channels, height, width], the
 /// result [images, filters, height, width], each dense in that order or, if
 /// channels are last, [images, height, width, channels].
 struct Convolution {
-  std::size_t images = 0;
+  std::size_t images = 0;    ///< number of images
   std::size_t channels = 0;  ///< of the input; a multiple of groups
   std::size_t filters = 0;   ///< channels of the result; a multiple of groups
-  std::size_t groups = 1;
-  ConvolutionDimension height, width;
+  std::size_t groups = 1;    ///< of channels and filters
+  ConvolutionDimension height;     ///< rows
+  ConvolutionDimension width;      ///< columns
   ScalarType dtype = kFloat32;     ///< float16, bfloat16 or float32
   bool x_channels_last = false;    ///< memory format of x
   bool out_channels_last = false;  ///< of the result, or of its gradient

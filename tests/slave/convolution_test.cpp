@@ -70,7 +70,8 @@ std::vector<std::byte> run(ConvolutionArgs args, ScalarType type, int numbers,
     const auto fill = numbers == 0 ? fill_ordinary : fill_any;
     fill(format, one->data, one->bytes / format.bytes, random);
   }
-  GuardedPages scratch(slave::ConvolutionScratch(args, is_weight).bytes);
+  args.band_rows = 3;
+  GuardedPages scratch(slave::ConvolutionScratch(args, is_weight).bytes + 4096);
   std::memset(scratch.begin(), 0xff, scratch.bytes());
   auto* const memory = reinterpret_cast<float*>(scratch.begin());
   if (!is_weight) {
