@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "master/cli/json.h"
+#include "swamp/rows.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
