@@ -631,8 +631,12 @@ ProductLines set_unit(Operation& operation, int s, const Matrices& x,
   const std::size_t along = by_column ? x.row_step : x.column_step;
   const std::size_t across = by_column ? x.column_step : x.row_step;
   const std::size_t bytes = kScalarTypeBytes[x.dtype];
-  if (step == 0 && !is_written) {
-    operation.operands[s].access = Access::constant;
+  if (step == 0) {
+    if (is_written) {
+      step = (width - 1) * along + 1;  // of the only unit, which is not shared
+    } else {
+      operation.operands[s].access = Access::constant;
+    }
   }
   operation.set_lines(s, by_column ? columns : rows,
                       ((width - 1) * along + 1) * bytes, across * bytes,

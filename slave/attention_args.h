@@ -182,11 +182,13 @@ struct AttentionState {
 };
 
 // attention_scratch_bytes() is Operation::scratch_bytes of `attention`: the
-// scores of a step, and, of a 16-bit type, its keys or values as float32.
+// scores of a step, and, of a 16-bit type, its keys or values as float32. One
+// query needs none.
 constexpr std::size_t attention_scratch_bytes(std::size_t columns,
                                               std::size_t value_columns,
                                               std::size_t lanes,
                                               bool is_float32) noexcept {
+  if (lanes == 1) return 0;
   const std::size_t keys = attention_keys(columns, value_columns);
   return sizeof(float) * keys *
          (lanes + (is_float32 ? 0 : std::max(columns, value_columns)));

@@ -124,15 +124,15 @@ HWY_INLINE void one_output(const float* p, const typename Format::Element* v,
   std::size_t c = 0;
   for (; c + kLanes <= columns; c += kLanes) {
     hn::StoreU(
-        sum_of(c, hn::LoadU(df, result + c),
+        sum_of(c, kMerge ? hn::LoadU(df, result + c) : hn::Zero(df),
                [&](const auto* at) HWY_ATTR { return Format::load(df, at); }),
         df, result + c);
   }
   for (; c < columns; ++c) {
-    result[c] = hn::GetLane(
-        sum_of(c, hn::Set(df, result[c]), [&](const auto* at) HWY_ATTR {
-          return hn::Set(df, Format::widen(*at));
-        }));
+    result[c] = hn::GetLane(sum_of(c, hn::Set(df, kMerge ? result[c] : 0),
+                                   [&](const auto* at) HWY_ATTR {
+                                     return hn::Set(df, Format::widen(*at));
+                                   }));
   }
 }
 

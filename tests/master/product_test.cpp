@@ -147,6 +147,7 @@ struct Problem {
     self.fill(numbers == Numbers::any ? numbers : Numbers::ordinary, random);
     out.fill(Numbers::ordinary, random);
     options.gather = a.gathered();
+    if (one.rows == 1) out.matrices.row_step = 0;  // it means nothing
     switch (random.below(4)) {
       case 0:
         break;
@@ -292,6 +293,7 @@ TEST(Product, BitsOfScalarLoop) {
       {1, 14, 40, 0, gaps, gaps, rows},
       {2, 40, 3, 20, shared, columns, rows},
       {1, 1, 130, 300, rows, columns, rows},
+      {1, 1, 32, 2500},
       {1, 2, 65, 70, rows, rows, rows},
       {1, 150, 1, 65, rows, rows, rows},
       {1, 30, 40, 60, Layout::gathered},

@@ -311,7 +311,8 @@ class Protocol(Cases):
                                  (parameter.default, parameter.kind), (name, key))
             storage = {"master_weights", "rounding", "moments", "seed"}
             self.assertEqual(
-                set(own) - set(theirs), {"max_norm", "process_group", "unscale_grads"}
+                set(own) - set(theirs),
+                {"max_norm", "clip_rule", "process_group", "unscale_grads"}
                 | (set() if name == "SGD" else storage))
             self.assertTrue(issubclass(getattr(swamp_torch, name),
                                        getattr(torch.optim, name)))
