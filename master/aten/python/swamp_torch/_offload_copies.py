@@ -1,5 +1,5 @@
 """Copies between a device and the CPU, and what is under way for each parameter of
-swamp_torch.offload's optimizers."""
+swamp_torch.offload's optimizers; their hooks."""
 
 import contextlib
 import weakref
@@ -176,3 +176,20 @@ class Chunk:
         if self.running is not None and self.inv_scale == float(inv_scale):
             return self.running.result()
         return self.check(inv_scale)
+
+
+class Weakly:
+    """A hook: calls a method with its own arguments, or else with the hook's, as long
+    as the method's object lives. Copies, also pickled ones, do nothing."""
+
+    def __init__(self, method: Optional[Callable[..., None]] = None, *own: Any) -> None:
+        self._method = None if method is None else weakref.WeakMethod(method)
+        self._own = own
+
+    def __call__(self, *args: Any) -> None:
+        method = self._method and self._method()
+        if method is not None:
+            method(*(self._own or args))
+
+    def __reduce__(self) -> Any:
+        return Weakly, ()

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from . import _optimizer
 from ._offload_copies import (Chunk, Copies as Copies, CudaCopies as CudaCopies, Slot,
-                              copies_of, mark_of)
+                              Weakly, copies_of, mark_of)
 from ._operators import number
 from ._optimizer import Params
 from ._optimizer_checks import is_dtensor
@@ -132,7 +132,7 @@ class _Offloaded(_optimizer._Optimizer):
         for slot in slots:
             self._slots[slot.param] = self._of_host[slot.host] = slot
             if slot.param.requires_grad:
-                slot.param.register_post_accumulate_grad_hook(_Weakly(self._arrived))
+                slot.param.register_post_accumulate_grad_hook(Weakly(self._arrived))
         if self._host is not None:
             self._host.add_param_group(self._host_group(group))
 
@@ -178,8 +178,8 @@ class _Offloaded(_optimizer._Optimizer):
         wait for."""
         outside: Set[Tensor] = set()  # of elements, or also there
 
-        def wait_for(params: Iterable[Tensor]) -> "_Weakly":
-            return _Weakly(self._wait_for, [p for p in params if p in self._slots])
+        def wait_for(params: Iterable[Tensor]) -> "Weakly":
+            return Weakly(self._wait_for, [p for p in params if p in self._slots])
 
         def visit(one: torch.nn.Module) -> None:
             outside.update(one.parameters(recurse=False))
@@ -385,23 +385,6 @@ class _Offloaded(_optimizer._Optimizer):
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         return self.__getstate__()
-
-
-class _Weakly:
-    """A hook: calls a method with its own arguments, or else with the hook's, as long
-    as the method's object lives. Copies, also pickled ones, do nothing."""
-
-    def __init__(self, method: Optional[Callable[..., None]] = None, *own: Any) -> None:
-        self._method = None if method is None else weakref.WeakMethod(method)
-        self._own = own
-
-    def __call__(self, *args: Any) -> None:
-        method = self._method and self._method()
-        if method is not None:
-            method(*(self._own or args))
-
-    def __reduce__(self) -> Any:
-        return _Weakly, ()
 
 
 class AdamW(_Offloaded, _optimizer.AdamW):
