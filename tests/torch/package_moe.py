@@ -908,7 +908,7 @@ def hot_work(rank, world):
                  lambda: experts(torch.ones(3, 2), torch.ones(3, 3), torch.ones(3, 3)),
                  lambda: moe.HotExperts([], 0),
                  lambda: torch.nn.ModuleDict(dict(
-                     hot=experts, replicas=experts.experts[0])).load_state_dict({
+                     replicas=experts.experts[0], hot=experts)).load_state_dict({
                          f"hot.{n}": v for n, v in experts.state_dict().items()})):
         try:
             call()
