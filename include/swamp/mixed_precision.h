@@ -115,7 +115,8 @@ struct MixedPrecisionOptions {
   /// With `shard`, the ranks that have the other parts of the model and the
   /// same part of the batch (Megatron's model-parallel group), beside the
   /// data-parallel ones of `communicator`: found_inf is the largest, norm and
-  /// zeros are those of all parts. null: every rank has the whole model.
+  /// zeros are those of all parts, in which a parameter that several ranks hold
+  /// counts once for each of them. null: every rank has the whole model.
   Communicator* model_communicator = nullptr;
 
   /// Two passes instead of Megatron's six, with the same bits: one reads the

@@ -107,6 +107,7 @@ StepResult MixedPrecisionOptimizer::Impl::step() {
 
 // Adds the model's gradients to the sums; the first micro batch sets them.
 void MixedPrecisionOptimizer::Impl::accumulate(float divisor) {
+  if (accumulated == 0) saturated.clear();
   if (options.saturated_is_overflow) find_saturated();
   if (accumulated == 0) {
     foreach_cast_(gradient_sums, model_gradients, 1, options.machine);
@@ -149,7 +150,6 @@ bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
   if (!saturated.empty()) {
     found_inf = 1;
     if (result.overflow_name.empty()) result.overflow_name = saturated;
-    saturated.clear();
   }
   found_inf = max_of_ranks(found_inf);
   event("all_reduce(MAX,found_inf)");

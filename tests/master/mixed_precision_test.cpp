@@ -115,6 +115,16 @@ TEST(MixedPrecision, SaturatedIsOverflow) {
         EXPECT_EQ(result.overflow_name, option && planted ? "p6" : "");
         EXPECT_EQ(result.overflow.element_count, 0u);
       }
+      // A micro batch before a state dict is loaded has no effect.
+      if (micro_batches == 1) continue;
+      model.plant(6, 5, true);
+      optimizer.accumulate_gradients();
+      optimizer.load_state_dict(optimizer.state_dict());
+      model.set_gradients(1);
+      for (std::int64_t batch = 0; batch < micro_batches; ++batch) {
+        optimizer.accumulate_gradients();
+      }
+      EXPECT_TRUE(optimizer.step().success);
     }
   }
 }

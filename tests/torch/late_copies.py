@@ -1,8 +1,9 @@
 """Copies that stand in for those of a GPU: a thread makes them late, in any order.
 
 From the start of a copy until its end the destination is nan, and the source is read at
-the end: what reads or writes either of them too early gets other bits. The thread may be
-killed; events that it has not reached then fail.
+the end: what reads or writes either of them too early gets other bits. A copy that starts
+before the CPU has waited for the last one of the same memory there is an error. The thread
+may be killed; events that it has not reached then fail.
 """
 
 import random
@@ -17,7 +18,11 @@ from swamp_torch.offload import Copies
 class Event:
     def __init__(self):
         self.ended = threading.Event()
-        self.failed = False
+        self.failed = self.finished = False
+
+
+class Early(BaseException):
+    """No Exception, which might be tried again."""
 
 
 class LateCopies(Copies):
@@ -30,6 +35,7 @@ class LateCopies(Copies):
         self.delay = delay
         self.deadly = 0.0  # how probable it is that the thread ends at a copy
         self.alive = False
+        self.last = {}  # events, by the address of memory on the CPU
         self.revive()
 
     def revive(self):
@@ -41,17 +47,30 @@ class LateCopies(Copies):
         self.alive = False
         self.queue.kill()
 
+    def host_like(self, tensor):
+        result = super().host_like(tensor)
+        self.last[result.data_ptr()] = None
+        return result
+
     def start(self, destination, source):
+        hosts = self.last.keys() & {destination.data_ptr(), source.data_ptr()}
+        for event in filter(None, map(self.last.get, hosts)):
+            if not (event.finished or event.failed):
+                raise Early("the CPU did not wait for the last copy of this memory")
         torch.autograd.graph.increment_version(destination)
         destination.data.fill_(float("nan"))
-        return self.queue.add(destination, source)
+        event = self.queue.add(destination, source)
+        self.last.update(dict.fromkeys(hosts, event))
+        return event
 
-    def finish(self, event):
+    def before_use(self, event):
         event.ended.wait()
         if event.failed:
             raise RuntimeError("copies: got a thread that ended before its copies")
 
-    before_use = finish
+    def finish(self, event):
+        self.before_use(event)
+        event.finished = True
 
 
 class Queue:

@@ -398,6 +398,8 @@ class Memory(TestCase):
             with self.subTest(options), self.assertRaises(ValueError) as caught:
                 make(**options)
             self.assertEqual(str(caught.exception), text)
+        # A group is checked with the defaults of the others.
+        AdamW([dict(params=params(), rounding="kahan")], master_weights=False)
         # A state dict that cannot be loaded changes nothing.
         optimizer = make(moments="8bit", **STOCHASTIC)
         run(optimizer)

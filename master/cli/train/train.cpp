@@ -305,7 +305,7 @@ int TrainingRun::step() {
   }
   if (options_.timing_log_level > 0 &&
       record.step % options_.log_interval == 0) {
-    say(trainer_->timers_text(options_.log_interval));
+    say(trainer_->timers_text());
   }
   if (!ranks_.first()) return record.signal;
   progress_.show(fmt::format("step {} of {}, loss {}, scale {}, skipped {}",

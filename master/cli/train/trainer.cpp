@@ -171,12 +171,13 @@ double Trainer::unscale_seconds() const {
   return found == timers_.seconds().end() ? 0.0 : found->second;
 }
 
-std::string Trainer::timers_text(std::uint64_t steps) {
+std::string Trainer::timers_text() {
+  const auto steps = static_cast<double>(steps_ - printed_step_);
+  printed_step_ = steps_;
   std::vector<float> times;  // of each timer, and the negative
   for (const auto& [timer, seconds] : timers_.seconds()) {
     double& before = printed_seconds_[timer];
-    times.push_back(static_cast<float>(1e3 * (seconds - before) /
-                                       static_cast<double>(steps)));
+    times.push_back(static_cast<float>(1e3 * (seconds - before) / steps));
     times.push_back(-times.back());
     before = seconds;
   }
@@ -227,7 +228,7 @@ void Trainer::restore(const TrainerState& state) {
     }
   }
   model_.widen_weights();
-  steps_ = state.steps;
+  steps_ = printed_step_ = state.steps;
   random_ = Random(state.random);
   nonfinite_losses_ = state.nonfinite_losses;
 }

@@ -83,9 +83,9 @@ class Trainer {
   double optimizer_seconds() const;
   double unscale_seconds() const;
   // timers_text() returns the milliseconds a step that each timer took since
-  // the last call, of the fastest and the slowest rank, as Megatron prints
-  // them. Collective.
-  std::string timers_text(std::uint64_t steps);
+  // the last call or restore(), of the fastest and the slowest rank, as
+  // Megatron prints them. Collective; only after a step.
+  std::string timers_text();
 
  private:
   MixedPrecisionOptions optimizer_options(const TrainOptions& options,
@@ -106,7 +106,8 @@ class Trainer {
   Model model_;
   std::vector<ModelParameter> tensors_;
   Timers timers_;
-  std::map<std::string, double> printed_seconds_;  // until the last call
+  std::map<std::string, double> printed_seconds_;  // until the last call ...
+  std::uint64_t printed_step_ = 0;                 // ... and its step
   MixedPrecisionOptimizer optimizer_;
   Batch examples_;
   std::uint64_t steps_ = 0;

@@ -1,5 +1,5 @@
 """Copies between a device and the CPU, and what is under way for each parameter of
-swamp_torch.offload's optimizers."""
+swamp_torch.offload's optimizers; their hooks."""
 
 import contextlib
 import weakref
@@ -82,20 +82,22 @@ class Slot:
 
     def __init__(self, param: Tensor, copies: Copies) -> None:
         self.param, self.copies = param, copies
-        self.host = torch.nn.Parameter(copies.host_like(param.detach()),
-                                       param.requires_grad)
+        # Of a frozen parameter not pinned, and of no page until something is written.
+        like = copies.host_like if param.requires_grad else Copies().host_like
+        self.host = torch.nn.Parameter(like(param.detach()), param.requires_grad)
         self.grad: Optional[Tensor] = None  # on the CPU
         self.source: Tuple[Any, int] = (lambda: None), 0  # what it is a copy of
         self.arriving: Any = None  # the event of that copy
         self.chunk: Optional[Chunk] = None
         self.leaving: Any = None  # the event of the copy of the weights
         self.lost = False  # whether that copy failed
-        self.take_weights()
+        # Of the parameter since then. Before, weights are taken in each step, because
+        # a broadcast of initial weights leaves no mark.
+        self.mark: Optional[Tuple[int, int]] = None
 
     def take_weights(self) -> None:
         """Copies the weights to the host parameter."""
         self.host.detach().copy_(self.param.detach())
-        self.mark = mark_of(self.param)
 
     def send_weights(self) -> None:
         """Starts the copy of the weights to the parameter."""
@@ -174,3 +176,20 @@ class Chunk:
         if self.running is not None and self.inv_scale == float(inv_scale):
             return self.running.result()
         return self.check(inv_scale)
+
+
+class Weakly:
+    """A hook: calls a method with its own arguments, or else with the hook's, as long
+    as the method's object lives. Copies, also pickled ones, do nothing."""
+
+    def __init__(self, method: Optional[Callable[..., None]] = None, *own: Any) -> None:
+        self._method = None if method is None else weakref.WeakMethod(method)
+        self._own = own
+
+    def __call__(self, *args: Any) -> None:
+        method = self._method and self._method()
+        if method is not None:
+            method(*(self._own or args))
+
+    def __reduce__(self) -> Any:
+        return Weakly, ()

@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from ._operators import number
-from ._optimizer_checks import (NO_CLIPPING, ClipRule, check_clipped, check_max_norm,
-                                check_numbers, check_once, is_ours, part_of)
+from ._optimizer_checks import (NO_CLIPPING, ClipRule, check_clip_rule, check_clipped,
+                                check_max_norm, check_numbers, check_once, is_ours,
+                                part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
                                 Moments, Rounding, check_storage, has_float32,
                                 storage_of)
@@ -279,8 +280,8 @@ class _Optimizer(torch.optim.Optimizer):
             restore(state["state"])
         super().__setstate__(state)
         for group in self.param_groups:
-            for name in ("max_norm", "clip_rule"):
-                group.setdefault(name, self.defaults.get(name, "megatron"))
+            for name, default in (("max_norm", 0.0), ("clip_rule", "megatron")):
+                group.setdefault(name, self.defaults.get(name, default))
         self._collected = None
         self._told = False
         own_steps(self.state)
@@ -505,6 +506,7 @@ def _refuse_rules(group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
     check_storage(group)
     check_max_norm(group.get("max_norm"), NO_CLIPPING)
+    check_clip_rule(group["clip_rule"])
     if group.get("capturable") and not group["fused"]:
         from torch.optim.optimizer import _get_capturable_supported_devices
         devices = _get_capturable_supported_devices()

@@ -174,7 +174,7 @@ def check_storage(group: Dict[str, Any]) -> None:
         if name in group and group[name] not in choices:
             raise ValueError(f"{name}: got {group[name]!r}, expected one of "
                              f"{', '.join(map(repr, choices))}")
-    if group.get("rounding") == "kahan" and group.get("master_weights", True):
+    if group.get("rounding") == "kahan" and group.get("master_weights"):
         raise ValueError("rounding: got 'kahan' with master_weights=True, expected "
                          "master_weights=False: masters are not rounded")
     seed = group.get("seed", 0)

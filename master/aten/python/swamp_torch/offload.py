@@ -10,7 +10,8 @@ stepped. What the GPU computes next waits for the weights that it uses.
 
 The optimizers of swamp_torch do the work, on a host parameter for each parameter:
 pinned memory of the same shape and dtype. So weights, moments, masters and state dicts
-have the bits of ``swamp_torch.AdamW`` with the same gradients. All copies go through
+have the bits of ``swamp_torch.AdamW`` with the same gradients; from 2^27 elements on,
+the norm may differ in its last bits. All copies that do not wait go through
 :class:`Copies`.
 """
 
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from . import _optimizer
 from ._offload_copies import (Chunk, Copies as Copies, CudaCopies as CudaCopies, Slot,
-                              copies_of, mark_of)
+                              Weakly, copies_of, mark_of)
 from ._operators import number
 from ._optimizer import Params
 from ._optimizer_checks import is_dtensor
@@ -36,6 +37,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # Elements of a bucket: enough for a launch to take long, few enough that the first
 # bucket's weights leave early.
 _BUCKET = 1 << 20
+_LISTS = (torch.nn.ModuleList, torch.nn.ModuleDict)
 _BLOCK = 8192  # a list may be divided before a tensor of as many elements: foreach.h
 
 
@@ -60,7 +62,8 @@ class _Offloaded(_optimizer._Optimizer):
         module: the model. Then step() does not wait for the weights: before each
             forward pass of an element of a ModuleList, ModuleDict or Sequential, the
             device waits for the weights in it, and before that of the model for all
-            others. A checkpoint of the model waits, too. Call :meth:`synchronize`
+            others. Saving and loading state dicts wait, too. An element that is not
+            called itself waits for nothing. Call :meth:`synchronize`
             before anything else reads or writes weights. Leave it out if the model is
             compiled.
         overlap: whether gradients are copied during backward. None: unless ranks are
@@ -95,7 +98,6 @@ class _Offloaded(_optimizer._Optimizer):
         self._inv_scale = number(1.0)  # its
         self._host: Optional[_Host] = None
         super().__init__(params, *args, **options)
-        self._mirrored: Optional[Collected] = None
         self._paused = overlap is False or overlap is None and (
             torch.distributed.is_available() and torch.distributed.is_initialized()
             and torch.distributed.get_world_size() > 1)
@@ -121,27 +123,31 @@ class _Offloaded(_optimizer._Optimizer):
         """
         super().add_param_group(param_group)
         group = self.param_groups[-1]
-        for index, param in enumerate(group["params"]):
-            if (param.dtype in _DTYPES and param.layout is torch.strided
-                    and not is_dtensor(param) and not group["differentiable"]
-                    and not getattr(param, "_fsdp_flattened", False)):
-                continue
+        try:
+            slots = [self._slot_of(index, param, group)
+                     for index, param in enumerate(group["params"])]
+        except BaseException:
             self.param_groups.pop()
+            raise
+        for slot in slots:
+            self._slots[slot.param] = self._of_host[slot.host] = slot
+            if slot.param.requires_grad:
+                slot.param.register_post_accumulate_grad_hook(Weakly(self._arrived))
+        if self._host is not None:
+            self._host.add_param_group(self._host_group(group))
+
+    def _slot_of(self, index: int, param: Tensor, group: Dict[str, Any]) -> Slot:
+        if (param.dtype not in _DTYPES or param.layout is not torch.strided
+                or is_dtensor(param) or group["differentiable"]
+                or getattr(param, "_fsdp_flattened", False)):
             raise ValueError(
                 f"params[{index}]: got a {type(param).__name__} of {param.dtype} and "
                 f"{param.layout}, differentiable {group['differentiable']}, expected a "
                 "Tensor of float32, float16 or bfloat16, strided, not divided over "
                 "ranks, and False")
-        for param in group["params"]:
-            if param.device not in self._copies:
-                self._copies[param.device] = self._make_copies(param.device)
-            slot = Slot(param, self._copies[param.device])
-            self._slots[param] = self._of_host[slot.host] = slot
-            if param.requires_grad:
-                param.register_post_accumulate_grad_hook(
-                    _weakly(weakref.WeakMethod(self._arrived)))
-        if self._host is not None:
-            self._host.add_param_group(self._host_group(group))
+        if param.device not in self._copies:
+            self._copies[param.device] = self._make_copies(param.device)
+        return Slot(param, self._copies[param.device])
 
     def _host_group(self, group: Dict[str, Any]) -> Dict[str, Any]:
         hosts = [self._slots[param].host for param in group["params"]]
@@ -151,9 +157,18 @@ class _Offloaded(_optimizer._Optimizer):
                 "params": hosts}
 
     def _sync_groups(self) -> "_Host":
-        """Gives the host's groups the options of these."""
+        """Gives the host's groups the options of these, and its parameters the states."""
         host = self._host
         assert host is not None
+        count = sum(len(group["params"]) for group in self.param_groups)
+        if count != len(self._slots):
+            raise ValueError(f"param_groups: got {count} parameters, expected "
+                             f"{len(self._slots)}: add them by add_param_group()")
+        for param, slot in self._slots.items():
+            if param in self.state:
+                host.state[slot.host] = self.state[param]
+            else:
+                host.state.pop(slot.host, None)
         for own, group in zip(self.param_groups, host.param_groups):
             group.update((k, v) for k, v in own.items() if k != "params")
         return host
@@ -161,28 +176,26 @@ class _Offloaded(_optimizer._Optimizer):
     def _watch(self, module: torch.nn.Module) -> "Set[Slot]":
         """Adds the hooks that wait for weights; returns the parameters that they
         wait for."""
-        waited: Set[Slot] = set()
+        outside: Set[Tensor] = set()  # of elements, or also there
 
-        def watch(one: torch.nn.Module) -> None:
-            own = {self._slots[p] for p in one.parameters() if p in self._slots}
-            own -= waited if one is module else set()
-            waited.update(own)
-            params = [slot.param for slot in own]
-            wait = _weakly(weakref.WeakMethod(self._wait_for))
-            one.register_forward_pre_hook(lambda *_: wait(params))
+        def wait_for(params: Iterable[Tensor]) -> "Weakly":
+            return Weakly(self._wait_for, [p for p in params if p in self._slots])
 
         def visit(one: torch.nn.Module) -> None:
+            outside.update(one.parameters(recurse=False))
             for child in one.children():
-                if isinstance(one, (torch.nn.ModuleList, torch.nn.ModuleDict,
-                                    torch.nn.Sequential)):
-                    watch(child)
+                if (isinstance(one, _LISTS + (torch.nn.Sequential,))
+                        and not isinstance(child, _LISTS)):  # which are never called
+                    child.register_forward_pre_hook(wait_for(child.parameters()))
                 else:
                     visit(child)
         visit(module)
-        watch(module)
-        everything = _weakly(weakref.WeakMethod(self.synchronize))
-        module.register_state_dict_pre_hook(lambda *_: everything())
-        return waited
+        module.register_forward_pre_hook(wait_for(outside))
+        for one in module.modules():
+            wait = wait_for(one.parameters())
+            one.register_state_dict_pre_hook(wait)
+            one._register_load_state_dict_pre_hook(wait)
+        return {self._slots[p] for p in module.parameters() if p in self._slots}
 
     def _wait(self, slots: Iterable[Slot]) -> None:
         for slot in slots:
@@ -227,11 +240,18 @@ class _Offloaded(_optimizer._Optimizer):
         """Waits until the host parameters have the gradients, all of which are copied
         if `again`, else those that no hook has copied."""
         for slot in self._slots.values():
-            grad = slot.param.grad
+            param, host, grad = slot.param, slot.host, slot.param.grad
+            if ((param.dtype, param.shape) != (host.dtype, host.shape)
+                    or self._copies.get(param.device) is not slot.copies):
+                raise RuntimeError(
+                    f"params: got {param.dtype} of the shape {tuple(param.shape)} on "
+                    f"{param.device}, expected {host.dtype} of {tuple(host.shape)} on "
+                    "the device as before: make the optimizer after model.to()")
             if grad is not None and (again or not slot.is_copied(grad)):
                 slot.fetch(grad)
         for slot in self._slots.values():
             slot.host.grad = None if slot.param.grad is None else slot.arrived()
+        self._take_weights()
 
     def _check(self, now: Collected, inv_scale: Tensor) -> Tuple[bool, Tensor]:
         """Whether there is inf or nan, and the norm, which adds the same numbers in
@@ -273,7 +293,9 @@ class _Offloaded(_optimizer._Optimizer):
         host = self._sync_groups()
         with self._counted(), torch.no_grad():
             self._take_gradients(False)
-            return self._check(host._collect(), number(inv_scale))
+            now = host._collect()
+            self._mirror()
+            return self._check(now, number(inv_scale))
 
     # ---- The step
 
@@ -293,32 +315,35 @@ class _Offloaded(_optimizer._Optimizer):
         host = self._sync_groups()
         # PyTorch's unscale_() on a GPU does not count as a write.
         self._take_gradients(again=scale is None and hasattr(self, "found_inf"))
+        try:
+            with self._counted():
+                host._step(None if scale is None else scale.cpu())
+            self.grad_norm = host.grad_norm
+        finally:
+            for chunk in self._chunks:
+                chunk.restart()
+            self._mirror()
+            try:
+                self._wait(slot for slot in self._slots.values()
+                           if slot not in self._waited)
+            except Exception as error:
+                raise RuntimeError(
+                    "the step was taken, but not all weights were copied; "
+                    "synchronize() copies them again") from error
+
+    def _take_weights(self) -> None:
+        """Copies weights that others wrote, before masters are made or compared."""
         for slot in self._slots.values():
             slot.wait(slot.copies.finish)  # the step overwrites what is copied
-            if slot.mark != mark_of(slot.param):
+            if slot.mark != mark_of(slot.param) and (
+                    slot.param.requires_grad or slot.host.grad is not None
+                    or slot.param in self.state):
                 slot.take_weights()
-        self._failure: Optional[BaseException] = None
-        with self._counted():
-            host._step(None if scale is None else scale.cpu())
-        self.grad_norm = host.grad_norm
-        for chunk in self._chunks:
-            chunk.restart()
-        self._mirror()
-        try:
-            if self._failure is not None:
-                raise self._failure
-            self._wait(slot for slot in self._slots.values()
-                       if slot not in self._waited)
-        except Exception as error:
-            raise RuntimeError("the step was taken, but not all weights were copied; "
-                               "synchronize() copies them again") from error
 
     def _send(self, hosts: Iterable[Tensor]) -> None:
         for host in hosts:
-            try:
+            with contextlib.suppress(Exception):  # wait() sends them again
                 self._of_host[host].send_weights()
-            except Exception as error:  # after the step, which would be torn
-                self._failure = error
 
     # ---- State
 
@@ -326,10 +351,6 @@ class _Offloaded(_optimizer._Optimizer):
         """Gives the parameters the states of the host parameters."""
         host = self._host
         assert host is not None
-        if self._mirrored is host._collected and self.state:
-            return
-        self._mirrored = host._collected
-        self.state.clear()
         for param, slot in self._slots.items():
             if slot.host in host.state:
                 self.state[param] = host.state[slot.host]
@@ -338,25 +359,23 @@ class _Offloaded(_optimizer._Optimizer):
         """As :meth:`swamp_torch.AdamW.reload_model_params`."""
         self.synchronize()
         for slot in self._slots.values():
-            slot.take_weights()
+            if slot.param in self.state:
+                slot.take_weights()
         if self._host is not None:
             self._host.reload_model_params()
 
-    def state_dict(self) -> Dict[str, Any]:
-        """As that of the class without offload, which can load it."""
-        return self._sync_groups().state_dict()
-
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Loads a state dict of this class or of one without offload.
+        """Loads a state dict of this class or of one without offload. Hooks of
+        load_state_dict() do not run.
 
         Raises:
             ValueError: as the class without offload.
         """
         host = self._sync_groups()
+        self._take_weights()
         host.load_state_dict(state_dict)
         for own, group in zip(self.param_groups, host.param_groups):
             own.update((k, v) for k, v in group.items() if k != "params")
-        self._mirrored = None
         self.state.clear()
         self._mirror()
 
@@ -366,14 +385,6 @@ class _Offloaded(_optimizer._Optimizer):
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         return self.__getstate__()
-
-
-def _weakly(method: "weakref.WeakMethod[Any]") -> Callable[..., Any]:
-    """Calls the method as long as its object lives."""
-    def call(*args: Any) -> Any:
-        bound = method()
-        return None if bound is None else bound(*args)
-    return call
 
 
 class AdamW(_Offloaded, _optimizer.AdamW):

@@ -50,7 +50,8 @@ class HotExperts(torch.nn.Module):
 
     State dicts of the module have no replicas: weights are copied back first. After
     load_state_dict() no expert is hot. Before the optimizer's state is saved, call
-    ``set_hot([], optimizer)``.
+    ``set_hot([], optimizer)``. Leave the optimizer's ``max_norm`` at 0: each rank would
+    clip by its own norm, and the replicas of an expert would become different.
 
     Args:
         experts: this rank's, as many on each; modules of the same structure, which map
@@ -82,7 +83,7 @@ class HotExperts(torch.nn.Module):
         self.bytes_saved = self.bytes_reduced = 0
         self.register_state_dict_pre_hook(lambda *_: self._copy_back(None))
         self._register_state_dict_hook(_drop_replicas)
-        self.register_load_state_dict_post_hook(_forget)
+        self._register_load_state_dict_pre_hook(_keep_replicas, with_module=True)
 
     @property
     def hot(self) -> List[int]:
@@ -139,7 +140,8 @@ class HotExperts(torch.nn.Module):
         expert = torch.arange(local).repeat(self._ranks).repeat_interleave(theirs)
         order = expert.argsort(stable=True)
         pieces = got[order].split(theirs.view(-1, local).sum(0).tolist())
-        results = [own(piece) if piece.size(0) else piece
+        # Of one dtype on all ranks: autocast changes that of experts with tokens.
+        results = [own(piece).to(rows.dtype) if piece.size(0) else piece
                    for own, piece in zip(self.experts, pieces)]
         return _Exchange.apply(torch.cat(results)[order.argsort()], anchor, received,
                                sent, self._group)
@@ -185,7 +187,8 @@ class HotExperts(torch.nn.Module):
 
         Args:
             experts: at most as many as replicas.
-            optimizer: that of the parameters: its state moves with the weights.
+            optimizer: that of the parameters: its state moves with the weights. Without
+                it the state stays, which is that of other experts.
         """
         wanted = sorted(set(experts))
         if (len(wanted) != len(experts) or len(wanted) > len(self._slots)
@@ -212,6 +215,7 @@ class HotExperts(torch.nn.Module):
                 if home == self._rank:
                     param.copy_(weight)
                 _broadcast(param, home, self._group)
+                torch.autograd.graph.increment_version(param)
                 param.grad = None
                 if optimizer is not None and states[0][index]:
                     optimizer.state[param] = copy.deepcopy(states[0][index])
@@ -252,8 +256,8 @@ def _drop_replicas(module: HotExperts, state: Dict[str, Any], prefix: str,
         del state[name]
 
 
-def _forget(module: HotExperts, keys: Any) -> None:
-    """Weights were loaded: no replica has them."""
+def _keep_replicas(module: HotExperts, state: Dict[str, Any], prefix: str,
+                   *_: Any) -> None:
+    """Adds the replicas to weights that are loaded, which none of them has."""
     module._slots = [-1] * len(module._slots)
-    keys.missing_keys[:] = [n for n in keys.missing_keys
-                            if "replicas." not in n]
+    state.update(module.replicas.state_dict(prefix=prefix + "replicas."))
