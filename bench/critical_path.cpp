@@ -112,6 +112,18 @@ Call attend(std::size_t batch, bool backward) {
   };
 }
 
+// One query of each head over a cache of 8192 keys.
+Call attend_one() {
+  constexpr std::size_t kKeys = 8192, kBytes = kHeads * kColumns * 2;
+  Inputs in(2 * (kKeys + 1) * kBytes + kMib);
+  const auto heads = [&](std::size_t rows) {
+    return Heads{in.take(rows * kBytes), 1, kHeads, rows, kColumns, kBFloat16};
+  };
+  const Heads q = heads(1), k = heads(kKeys), v = heads(kKeys), out = heads(1);
+  float* const lse = in.floats(kHeads);
+  return [=](Machine* m) { attention(q, k, v, out, lse, {}, m); };
+}
+
 // A product of bfloat16 matrices; the weight of a layer is [out, in].
 Call multiply(const ProductShape& shape, ScalarType dtype = kBFloat16) {
   const auto arrays = product_arrays(
@@ -260,6 +272,7 @@ const PathCase kPathCases[] = {
     {"attention/backward", 12, [] { return attend(8, true); }},
     {"attention_1/forward", 0, [] { return attend(1, false); }},
     {"attention_1/backward", 0, [] { return attend(1, true); }},
+    {"attention_query/forward", 0, attend_one},
     {"qkv/forward", 12, [] { return layer_forward(kWidth, 3 * kWidth); }},
     {"qkv/gradient_x", 12, [] { return layer_gradient_x(kWidth, 3 * kWidth); }},
     {"qkv/gradient_w", 12, [] { return layer_gradient_w(kWidth, 3 * kWidth); }},

@@ -87,12 +87,10 @@ namespace {
 
 // AttentionForward is a call of attention().
 struct AttentionForward : Attention {
+  bool shares_keys = false;  // slaves share the keys of a query
+
   explicit AttentionForward(const Attention& call) : Attention(call) {}
 
-  // key_head() is the head of k and v, of all batches, that a head of q uses.
-  std::size_t key_head(std::size_t head) const {
-    return head / (q.heads / k.heads);
-  }
   // attention_operation() streams keys and values past a panel of queries.
   Operation attention_operation() const {
     using At = slave::AttentionOperand;
@@ -139,31 +137,37 @@ struct AttentionForward : Attention {
     const std::size_t most_panels = Panels{count, q.rows, kMostLanes}.count();
     const bool few =
         most_panels < 4 * slaves && most_panels % (2 * slaves) != 0;
-    const std::size_t most = q.rows == 1 ? 1
-                             : few       ? kMostLanes / 2
-                                         : kMostLanes;
+    const bool one = q.rows == 1;
+    shares_keys = one && one_query_shares_keys(*this, count);
+    const std::size_t most = one ? 1 : few ? kMostLanes / 2 : kMostLanes;
     choose_lanes(queries, most, [&] {
       const auto need = [&](const Operation& operation, std::size_t partial) {
         return runtime::ldm_need(machine, operation, partial);
       };
-      return std::max({need(attention_operation(), state_bytes()),
-                       need(pack_operations(q, queries).operations[0], 0),
-                       need(output_operations().operations[0], 0)},
-                      [](const runtime::LdmNeed& a, const runtime::LdmNeed& b) {
-                        return a.needed_bytes < b.needed_bytes;
-                      });
+      return std::max(
+          {need(attention_operation(), state_bytes()),
+           need(pack_operations(q, queries).operations[0], 0),
+           need(output_operations().operations[0], 0),
+           shares_keys ? one_query_need(*this) : runtime::LdmNeed{}},
+          [](const runtime::LdmNeed& a, const runtime::LdmNeed& b) {
+            return a.needed_bytes < b.needed_bytes;
+          });
     });
     // As many heads at once as need 16 MiB of float32 memory, but at least 16
     // panels for each slave, so that all end at nearly the same time.
+    const std::size_t mask_floats =
+        options.mask.data == nullptr ? 0 : k.rows * args.lanes;
     const std::size_t head_floats =
-        queries.per_head() *
-        (q.columns * args.lanes + state_bytes() / sizeof(float) +
-         (options.mask.data == nullptr ? 0 : k.rows * args.lanes));
+        queries.per_head() * (q.columns * args.lanes +
+                              state_bytes() / sizeof(float) + mask_floats) +
+        (shares_keys ? one_query_floats(*this) : 0);
     constexpr std::size_t kMostFloats = std::size_t{4} << 20;
-    const std::size_t heads = heads_at_once(
-        std::max(kMostFloats / head_floats,
-                 (16 * slaves + queries.per_head() - 1) / queries.per_head()),
-        count);
+    const std::size_t enough =
+        shares_keys
+            ? 1
+            : (16 * slaves + queries.per_head() - 1) / queries.per_head();
+    const std::size_t heads =
+        heads_at_once(std::max(kMostFloats / head_floats, enough), count);
     PackedMask mask(machine, options.mask, q, k);
     for (std::size_t done = 0; done < count; done += heads) {
       forward_heads(mask, first + done, std::min(heads, count - done), wants,
@@ -181,6 +185,12 @@ struct AttentionForward : Attention {
     const std::size_t packed_floats = q.columns * args.lanes;
     const std::size_t state_floats = state_bytes() / sizeof(float);
     mask.pack_queries(panels, first, heads);
+    if (shares_keys) {
+      std::vector<bool> wanted(heads);
+      for (std::size_t i = 0; i < heads; ++i) wanted[i] = wants(first + i, 1);
+      finish(panels, first, one_query_states(*this, mask, first, wanted));
+      return;
+    }
     std::vector<AttentionPosition> positions(panels.per_head());
     for (std::size_t i = 0; i < positions.size(); ++i) {
       positions[i] = {visible_keys() +

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "master/attention_mask.h"
 #include "master/row_launch.h"
@@ -98,6 +99,11 @@ struct Attention {
     return slave::AttentionPosition::kAll;
   }
 
+  // key_head() is the head of k and v, of all batches, that a head of q uses.
+  std::size_t key_head(std::size_t head) const {
+    return head / (q.heads / k.heads);
+  }
+
   // packed_operations() returns the operations of attention_pack or
   // attention_unpack: rows of x, and their packed panel. `wide` is whether
   // attention_pack also widens the rows.
@@ -153,6 +159,20 @@ struct Attention {
     return (heads + times - 1) / times;
   }
 };
+
+// One query of a head. one_query_shares_keys() returns whether slaves share the
+// keys of `heads` heads, because heads alone would leave many of them without
+// work. one_query_need() is the most LDM that the launches need,
+// one_query_floats() their memory for a head, and one_query_states() computes
+// the AttentionState of each head that is `wanted`, from head `first` on, after
+// mask.pack_queries(). A head without keys has the state of no key. The states
+// are valid until the next launch.
+bool one_query_shares_keys(const Attention& call, std::size_t heads);
+runtime::LdmNeed one_query_need(const Attention& call);
+std::size_t one_query_floats(const Attention& call);
+std::vector<const void*> one_query_states(const Attention& call,
+                                          PackedMask& mask, std::size_t first,
+                                          const std::vector<bool>& wanted);
 
 // find_dots() computes the AttentionDot of each query. LogSumExp::low is 0
 // unless has_lost_lse(). The memory is kept for the calling thread.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "master/c_guard.h"
@@ -303,4 +304,13 @@ void swamp_check_set_callback(swamp_check_callback callback, void* user) {
 
 const char* swamp_last_error(void) { return swamp::last_error(); }
 
-const char* swamp_version(void) { return SWAMP_VERSION; }
+#define SWAMP_TEXT(a, b, c) #a "." #b "." #c
+#define SWAMP_TEXT_OF(a, b, c) SWAMP_TEXT(a, b, c)
+
+const char* swamp_version(void) {
+  constexpr const char* kVersion = SWAMP_TEXT_OF(
+      SWAMP_VERSION_MAJOR, SWAMP_VERSION_MINOR, SWAMP_VERSION_PATCH);
+  static_assert(std::string_view(kVersion) == SWAMP_PROJECT_VERSION,
+                "c_api.h and CMakeLists.txt have different versions");
+  return kVersion;
+}

@@ -77,9 +77,18 @@ std::uint64_t foreach_count_zeros(TensorList tensors, Machine* machine) {
       .flagged_elements;
 }
 
-float clip_coefficient(double max_norm, double norm) noexcept {
+void foreach_squares(TensorList tensors, float inv_scale, float* found_inf,
+                     const std::function<void(double)>& visit,
+                     Machine* machine) {
+  const runtime::SlaveResult result =
+      master::run_norm(tensors, inv_scale, visit, machine);
+  if (found_inf != nullptr && result.flagged_elements != 0) *found_inf = 1.0f;
+}
+
+float clip_coefficient(double max_norm, double norm, ClipRule rule) noexcept {
   if (!(max_norm > 0)) return 1;
-  const double coefficient = max_norm / (norm + 1e-6);
+  const double added = rule == ClipRule::megatron ? 1e-6 : 0;
+  const double coefficient = max_norm / (norm + added);
   return coefficient < 1 ? static_cast<float>(coefficient) : 1;
 }
 

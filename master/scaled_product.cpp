@@ -163,7 +163,7 @@ Problem require_problem(const Matrix& out, const ScaledMatrix& a,
                       !by_block      ? "a.columns"
                       : x.block != 0 ? "a.block"
                                      : "b.block");
-  args.factor = nvfp4 ? a.tensor_amax * b.tensor_amax / (6 * 6 * 448 * 448) : 1;
+  args.factor = nvfp4 ? nvfp4_factor(a.tensor_amax, b.tensor_amax) : 1;
   return {out, a, b, args};
 }
 

@@ -11,14 +11,11 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/attention-inl.h"
-#include "slave/transpose-inl.h"
+#include "slave/attention_one-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace {
-
-constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
 // ---- Packing and unpacking
 
@@ -215,112 +212,36 @@ HWY_INLINE void visible_keys(const AttentionPosition& position,
   }
 }
 
-// ---- A step of one query, whose vectors are keys, then columns of the value
-
-// one_scores() computes the scores of one query and `count` keys. It prefetches
-// `ahead` bytes after the keys.
+// one_query() computes the keys of a tile for one query, which sees all of
+// them.
 template <class Format>
-HWY_INLINE void one_scores(const typename Format::Element* k, std::size_t count,
-                           std::size_t columns, const float* q, float scale,
-                           float* scores, std::size_t ahead) {
-  const Source<Format> keys{k, static_cast<std::int64_t>(columns), 1, count,
-                            columns};
-  const auto dots = [&](auto d, std::size_t lane) HWY_ATTR {
-    using D = decltype(d);
-    prefetch(keys.at(lane, 0), hn::MaxLanes(d) * columns, ahead);
-    hn::Vec<D> sum = hn::Zero(d);
-    const auto add = [&](std::size_t c, hn::Vec<D> key) HWY_ATTR {
-      sum = exact_fma(d, key, hn::Set(d, q[c]), sum);
-    };
-    std::size_t c =
-        for_words(d, keys, lane, [&](std::size_t w, hn::Vec<D> word) HWY_ATTR {
-          if constexpr (kWordTerms<Format> == 1) {
-            add(w, word);
-          } else {
-            const auto pair = hn::BitCast(hn::RebindToUnsigned<D>(), word);
-            add(2 * w, widen_half<Format>(d, pair, false));
-            add(2 * w + 1, widen_half<Format>(d, pair, true));
-          }
-        });
-    for (; c < columns; ++c) {
-      float key[hn::MaxLanes(D())];
-      for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) {
-        key[i] = Format::widen(*keys.at(lane + i, c));
-      }
-      add(c, hn::LoadU(d, key));
-    }
-    hn::StoreU(hn::Mul(sum, hn::Set(d, scale)), d, scores + lane);
-  };
+HWY_INLINE void one_query(const AttentionArgs& args, const Tile& tile,
+                          const float* q, const float* mask, float* state) {
+  using At = AttentionOperand;
   const DF df;
-  for (std::size_t j = for_lanes(count, dots); j < count; ++j) {
-    VF sum = hn::Zero(df);
-    for (std::size_t c = 0; c < columns; ++c) {
-      sum = exact_fma(df, hn::Set(df, Format::widen(*keys.at(j, c))),
-                      hn::Set(df, q[c]), sum);
+  const std::size_t columns = args.columns, value_columns = args.value_columns;
+  const auto* k = operand<const typename Format::Element>(tile, At::k);
+  const auto* v = operand<const typename Format::Element>(tile, At::v);
+  const std::size_t step = attention_keys(columns, value_columns);
+  HWY_ALIGN float p[kMaxAttentionKeys];
+  for (std::size_t at = 0; at < tile.count; at += step) {
+    const std::size_t count = std::min(step, tile.count - at);
+    one_scores<Format>(k, count, columns, q, args.scale, p,
+                       ahead_of(tile, columns));
+    for (std::size_t j = 0; mask != nullptr && j < count; ++j) {
+      p[j] += mask[at + j];
     }
-    scores[j] = hn::GetLane(hn::Mul(sum, hn::Set(df, scale)));
-  }
-}
-
-// one_softmax() is softmax_step() of one query that sees all keys. It returns
-// what the output is multiplied by.
-HWY_NOINLINE float one_softmax(float* scores, const float* mask,
-                               std::size_t count, float* max, float* sum) {
-  const DF df;
-  for (std::size_t j = 0; mask != nullptr && j < count; ++j) {
-    scores[j] += mask[j];
-  }
-  const std::size_t end = (count + kLanes - 1) / kLanes * kLanes;
-  std::fill(scores + count, scores + end, kMinusInf);
-  const float before = *max;
-  VF most = hn::Set(df, before);
-  for (std::size_t j = 0; j < end; j += kLanes) {
-    most = hn::Max(most, hn::LoadU(df, scores + j));
-  }
-  const float m = hn::GetLane(hn::MaxOfLanes(df, most));
-  const VF shift = hn::Set(df, m == kMinusInf ? 0.0f : m);
-  for (std::size_t j = 0; j < end; j += kLanes) {
-    const VF p = exp_nonpositive(df, hn::Sub(hn::LoadU(df, scores + j), shift));
-    hn::StoreU(p, df, scores + j);
-  }
-  float l = 0;
-  for (std::size_t j = 0; j < count; ++j) l += scores[j];
-  const VF a = exp_nonpositive(df, hn::Sub(hn::Set(df, before), shift));
-  *max = m;
-  *sum = hn::GetLane(exact_fma(df, hn::Set(df, *sum), a, hn::Set(df, l)));
-  return hn::GetLane(a);
-}
-
-// one_output() is accumulate() of one query that sees all keys. It prefetches
-// `ahead` bytes after the values.
-template <class Format>
-HWY_INLINE void one_output(const float* weights,
-                           const typename Format::Element* v, std::size_t count,
-                           std::size_t columns, float factor, float* result,
-                           std::size_t ahead) {
-  const DF df;
-  const auto add = [&](std::size_t c, const auto& load) HWY_ATTR {
-    VF sum = hn::Zero(df);
-    for (std::size_t j = 0; j < count; ++j) {
-      if (c == 0) prefetch(v + j * columns, columns, ahead);
-      sum = exact_fma(df, load(v + j * columns + c), hn::Set(df, weights[j]),
-                      sum);
-    }
-    return sum;
-  };
-  const VF scale = hn::Set(df, factor);
-  std::size_t c = 0;
-  for (; c + kLanes <= columns; c += kLanes) {
-    const VF sum =
-        add(c, [&](const auto* at) HWY_ATTR { return Format::load(df, at); });
-    hn::StoreU(exact_fma(df, hn::LoadU(df, result + c), scale, sum), df,
-               result + c);
-  }
-  for (; c < columns; ++c) {
-    const VF sum = add(c, [&](const auto* at) HWY_ATTR {
-      return hn::Set(df, Format::widen(*at));
-    });
-    result[c] = hn::GetLane(exact_fma(df, hn::Set(df, result[c]), scale, sum));
+    float& max = state[AttentionState::kMax];
+    float& sum = state[AttentionState::kSum];
+    const float before = max;
+    const float of_step = one_softmax(p, count, &max);
+    const VF a = factor_of(before, max);
+    sum = hn::GetLane(exact_fma(df, hn::Set(df, sum), a, hn::Set(df, of_step)));
+    one_output<Format, true>(p, v, count, value_columns, a,
+                             state + AttentionState::kOut,
+                             ahead_of(tile, value_columns));
+    k += count * columns;
+    v += count * value_columns;
   }
 }
 
@@ -340,6 +261,7 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
   float* const sum = state + AttentionState::kSum * lanes;
   float* const out = state + AttentionState::kOut * lanes;
   if (tile.first == 0) std::fill(max, max + lanes, kMinusInf);
+  if (lanes == 1) return one_query<Format>(args, tile, q, mask, state);
   const std::size_t step = attention_keys(columns, value_columns);
   auto* scores = static_cast<float*>(tile.scratch);
   float* const copy = scores + step * lanes;
@@ -347,19 +269,6 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
   Visible visible;
   for (std::size_t at = 0; at < tile.count; at += step) {
     const std::size_t count = std::min(step, tile.count - at);
-    if (lanes == 1) {
-      // One step of float32, two of 16 bits ahead.
-      const std::size_t ahead = tile.prefetch_bytes == 0 ? 0 : 4 * step;
-      one_scores<Format>(k, count, columns, q, args.scale, factor,
-                         ahead * columns);
-      const float rescale = one_softmax(factor, mask, count, max, sum);
-      one_output<Format>(factor, v, count, value_columns, rescale, out,
-                         ahead * value_columns);
-      k += count * columns;
-      v += count * value_columns;
-      if (mask != nullptr) mask += count;
-      continue;
-    }
     visible_keys(position, tile.first + at, count, lanes, visible);
     product(Scores{args.scale},
             {widened<Format>(k, count * columns, copy), columns, 1}, count,

@@ -43,6 +43,17 @@ namespace swamp::slave {
 //     o_c = fma(o_c, a, sum of fma(p_j, v_jc)), sums over the keys of the step
 //   m is replaced by 0 in the differences as long as it is -inf. Tiles must
 //   begin at a step.
+// A single query has kernels of its own, so that all slaves share its keys,
+// with the bits of a lane of `attention`. It sees all keys, and `lanes` is 1:
+// attention_scores: k (in, rows), q (in, a row, constant), mask (in, float32;
+//   absent: none), e (out, float32). The units are keys: e_j. Partial result:
+//   float, the largest e_j of a grain of kAttentionGrain units.
+// attention_steps: v (in, rows), e (in, float32), before (float32, constant),
+//   state (out). A unit is a step of `rows` keys: m, the sum of p_j, and each
+//   sum of fma(p_j, v_jc), as an AttentionState. `before` is m of the steps
+//   before the segment. Partial result: float, m.
+// attention_merge: state (in). The units are the steps. Partial result: the
+//   AttentionState of all of them.
 // attention_output: out (out), AttentionState (in), lse (out, float32, of a
 //   row). A unit is a panel: out_ic = r(o_c / l + 0); lse = LogSumExp::high of
 //   attention_lse(). A row with no key but such with e_ij = -inf (l is 0): out
@@ -53,7 +64,8 @@ struct AttentionArgs {
   // A multiple of kAttentionLanes; or, forward, 1: of one query, which sees all
   // keys of its segment.
   std::uint32_t lanes;
-  std::uint32_t rows;           // of the panel of a unit, at most `lanes`
+  // Of the panel of a unit, at most `lanes`; of attention_steps, of a step.
+  std::uint32_t rows;
   float scale;
   std::uint32_t continues;  // of attention_backward and attention_sum: 0 or 1
 };
@@ -71,6 +83,12 @@ struct AttentionPackOperand {
 };
 struct AttentionOperand {
   enum : int { k, v, q, mask, position, count };
+};
+struct AttentionScoresOperand {
+  enum : int { k, q, mask, e, count };
+};
+struct AttentionStepsOperand {
+  enum : int { v, e, before, state, count };
 };
 struct AttentionOutputOperand {
   enum : int { out, state, lse, count };
@@ -133,7 +151,7 @@ inline constexpr std::size_t kMaxAttentionLanes = 64;
 inline constexpr std::size_t kMaxAttentionColumns = 256;
 inline constexpr std::size_t kMaxAttentionKeys = 32;
 inline constexpr std::size_t kAttentionQueries = 16;
-inline constexpr std::size_t kAttentionGrain = 256;  // of queries
+inline constexpr std::size_t kAttentionGrain = 256;  // of queries, or of keys
 inline constexpr std::size_t kAttentionLines = 16;   // of attention_sum
 
 // attention_keys() is the number of keys after which the largest score is

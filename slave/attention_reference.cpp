@@ -137,6 +137,73 @@ void attention(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
+void scores(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionScoresOperand;
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const auto* k = static_cast<Element*>(tile.operands[At::k]);
+  const auto* from = static_cast<Element*>(tile.operands[At::q]);
+  const auto* mask = static_cast<float*>(tile.operands[At::mask]);
+  auto* e = static_cast<float*>(tile.operands[At::e]);
+  auto* largest = static_cast<float*>(tile.partial);
+  std::vector<float> q(from, from + args.columns);
+  for (std::size_t c = 0; c < q.size(); ++c) q[c] = Format::widen(from[c]);
+  for (std::size_t j = 0; j < tile.count; ++j) {
+    if ((tile.first + j) % kAttentionGrain == 0) {
+      largest += j != 0;
+      *largest = kMinusInf;
+    }
+    e[j] = dot<Format>(k + j * args.columns, {q.data(), 1}, args.columns) *
+           args.scale;
+    if (mask != nullptr) e[j] += mask[j];
+    *largest = std::max(*largest, e[j]);
+  }
+}
+
+template <class Format>
+void steps(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionStepsOperand;
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const auto* v = static_cast<typename Format::Element*>(tile.operands[At::v]);
+  const auto* e = static_cast<float*>(tile.operands[At::e]);
+  auto* state = static_cast<float*>(tile.operands[At::state]);
+  auto& max = *static_cast<float*>(tile.partial);
+  if (tile.first == 0) max = *static_cast<float*>(tile.operands[At::before]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    for (std::size_t j = 0; j < args.rows; ++j) max = std::max(max, e[j]);
+    std::fill(state, state + AttentionState::kOut + args.value_columns, 0.0f);
+    state[AttentionState::kMax] = max;
+    for (std::size_t j = 0; j < args.rows; ++j, ++e) {
+      const float p = exp_nonpositive(*e - (max == kMinusInf ? 0 : max));
+      state[AttentionState::kSum] += p;
+      float* const o = state + AttentionState::kOut;
+      for (std::size_t c = 0; c < args.value_columns; ++c) {
+        o[c] = std::fma(p, Format::widen(*v++), o[c]);
+      }
+    }
+    state += AttentionState::kOut + args.value_columns;
+  }
+}
+
+void merge(const void* arguments, const Tile& tile, Result&) {
+  const std::size_t floats =
+      AttentionState::kOut +
+      static_cast<const AttentionArgs*>(arguments)->value_columns;
+  const auto* state = static_cast<float*>(tile.operands[0]);
+  auto* all = static_cast<float*>(tile.partial);
+  float& max = all[AttentionState::kMax];
+  if (tile.first == 0) max = kMinusInf;
+  for (std::size_t i = 0; i < tile.count; ++i, state += floats) {
+    const float m = state[AttentionState::kMax];
+    const float a = exp_nonpositive(max - (m == kMinusInf ? 0 : m));
+    max = m;
+    for (std::size_t c = AttentionState::kSum; c < floats; ++c) {
+      all[c] = std::fma(all[c], a, state[c]);
+    }
+  }
+}
+
+template <class Format>
 void output(const void* arguments, const Tile& tile, Result&) {
   using At = AttentionOutputOperand;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
@@ -284,6 +351,9 @@ void backward(const void* arguments, const Tile& tile, Result&) {
 SWAMP_KERNELS(attention_pack, kUpTo32, pack<A>)
 SWAMP_KERNELS(attention_mask, kUpTo32, mask<A>)
 SWAMP_KERNELS(attention, kUpTo32, attention<A>)
+SWAMP_KERNELS(attention_scores, kUpTo32, scores<A>)
+SWAMP_KERNELS(attention_steps, kUpTo32, steps<A>)
+SWAMP_KERNELS(attention_merge, kNoFormat, merge)
 SWAMP_KERNELS(attention_output, kUpTo32, output<A>)
 SWAMP_KERNELS(attention_dot, kUpTo32, dot_rows<A>)
 SWAMP_KERNELS(attention_backward, kUpTo32, backward<A>)

@@ -15,6 +15,10 @@ double flops_of(KernelId kernel, const void* args) noexcept {
   switch (slave::kKernels[kernel].family) {
     case KernelFamily::attention:
       return flops(1, 1);
+    case KernelFamily::attention_scores:
+      return flops(1, 0);
+    case KernelFamily::attention_steps:
+      return flops(0, static_cast<const slave::AttentionArgs*>(args)->rows);
     case KernelFamily::attention_backward:
       return flops(3, 2);
     case KernelFamily::product_rows: {

@@ -65,15 +65,15 @@ file(RELATIVE_PATH SWAMP_PC_PREFIX ${pc_folder} ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" SWAMP_PC_PREFIX "${SWAMP_PC_PREFIX}")
 cmake_path(APPEND SWAMP_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND SWAMP_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
-set(libs_private "")
+set(libs_private "")  # PRIVATE and its value
 if(SWAMP_IS_STATIC)
   # By name, not as Requires.private: `pkg-config --static` would also require the
   # dependencies of a static libhwloc, and Debian's libhwloc-dev lacks libudev.
   list(TRANSFORM link_packages REPLACE "^lib" "")
   list(APPEND link_names ${link_packages} ${SWAMP_CXX_RUNTIME})
   list(TRANSFORM link_names PREPEND "-l")
-  list(JOIN link_names " " libs_private)
-  string(APPEND libs_private " -pthread")
+  list(JOIN link_names " " libs)
+  set(libs_private PRIVATE "${libs} -pthread")
 endif()
 
 # One file for libswamp, and one for each component.
@@ -87,7 +87,7 @@ function(swamp_install_pc name description)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
-swamp_install_pc(swamp "${PROJECT_DESCRIPTION}" PRIVATE "${libs_private}")
+swamp_install_pc(swamp "${PROJECT_DESCRIPTION}" ${libs_private})
 if(mpi IN_LIST SWAMP_COMPONENTS)
   list(JOIN MPI_C_LIBRARIES " " libraries)
   swamp_install_pc(swamp_mpi "Ranks for swamp, over MPI" REQUIRES "swamp"
@@ -105,5 +105,8 @@ if(aten IN_LIST SWAMP_COMPONENTS)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
   DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/swamp)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/examples
+  DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/swamp FILES_MATCHING
+  PATTERN "*.c" PATTERN "*.cpp")
 
 endblock()

@@ -430,27 +430,39 @@ def speed_text(speed):
 
 
 def step_picture(results, out):
-    """The time of a step with clipping over the roofline's, of the models."""
-    keys = [k for k in results["steps"]
-            if k.endswith("/clip") and k.split("/")[0] in MODELS]
-    peers = [p for p in FROM_PYTHON + FROM_C
-             if keys and all(p in results["steps"][k] for k in keys)]
-    if not peers:
+    """The time of a step with clipping over the roofline's, of the models: a point
+    for each dtype of the gradients, and a line from the least to the largest."""
+    ratios = {}
+    for key, times in results["steps"].items():
+        model, dtype, clip = key.split("/")
+        if clip == "clip" and model in MODELS:
+            for peer in FROM_PYTHON + FROM_C:
+                if peer in times:
+                    ratios.setdefault(peer, {}).setdefault(model, {})[dtype] = (
+                        times[peer] / times["roofline"])
+    if not ratios:
         return
+    models = list(next(iter(ratios.values())))
     drawn = plot.figure(11, 4.2)
     axes = drawn.subplots()
-    width = 1 / (len(peers) + 1)
-    for j, peer in enumerate(peers):
-        axes.bar([i + j * width for i in range(len(keys))],
-                 [results["steps"][k][peer] / results["steps"][k]["roofline"]
-                  for k in keys], width, label=peer)
+    for j, (peer, by_model) in enumerate(ratios.items()):
+        for i, by_dtype in enumerate(by_model.values()):
+            x = i + (j + 0.5) / len(ratios) * 0.8 - 0.4
+            axes.plot([x, x], [min(by_dtype.values()), max(by_dtype.values())],
+                      color=f"C{j}", label="" if i else peer)
+            for dtype, marker in zip(DTYPES, "osd"):
+                if dtype in by_dtype:
+                    axes.plot(x, by_dtype[dtype], marker, color=f"C{j}")
+    for dtype, marker in zip(DTYPES, "osd"):
+        axes.plot([], [], marker, color="black", label=dtype)
     axes.set_yscale("log", base=2)
+    axes.set_ylim(bottom=0.5)
     axes.yaxis.set_major_formatter("{x:g}")
     axes.axhline(1, color="black", linestyle="--")
-    axes.set_xticks([i + (len(peers) - 1) / 2 * width for i in range(len(keys))],
-                    ["\n".join(split_key(k)[:2]) for k in keys])
+    axes.grid(axis="y", linestyle=":")
+    axes.set_xticks(range(len(models)), [MODELS[model] for model in models])
     axes.set_ylabel("time of a step with clipping over the roofline's")
-    axes.legend(ncol=len(peers), fontsize="small")
+    axes.legend(ncol=5, fontsize="small")
     plot.write(drawn, out)
 
 
@@ -473,8 +485,10 @@ def iteration_picture(results, out):
         begin = [sum(pair) for pair in zip(begin, times)]
     for i, key in enumerate(keys):
         cut = total[key] > longest
-        axes.text(min(longest, total[key]), i, f" {total[key]:.0f} ms{', cut' * cut}",
-                  va="center")
+        axes.text(min(longest, total[key]), i, f" {total[key]:.0f} ms", va="center")
+        if cut:  # a break mark
+            axes.plot([0.97 * longest, 0.98 * longest], [i + 0.5, i - 0.5],
+                      color="white", linewidth=6)
     axes.set_xlim(0, longest)
     axes.set_yticks(range(len(keys)), [key.replace("/torch", ", PyTorch").replace(
         "/swamp", ", swamp") for key in keys])
@@ -496,13 +510,15 @@ def row_label(name):
 
 def row_picture(results, out):
     """PyTorch's time over swamp's, of all rows but those of products: a bar for each
-    dtype, to the left if PyTorch is faster."""
-    data = {}
+    dtype, to the left if PyTorch is faster, and a mark for torch.compile."""
+    data, compiled = {}, {}
     for key, times in results["rows"]["times"].items():
         name, dtype = key.split("/")
         if "swamp" in times and "torch" in times and not name.startswith("product"):
             row = data.setdefault(row_label(name), {})
             row[dtype] = times["torch"] / times["swamp"]
+            if "torch.compile" in times:
+                compiled[row_label(name), dtype] = times["torch.compile"] / times["swamp"]
     if not data:
         return
     drawn = plot.figure(11, 1.2 + 0.22 * len(data))
@@ -512,6 +528,10 @@ def row_picture(results, out):
                  for i, row in enumerate(data.values()) if dtype in row]
         axes.barh([y for y, _ in found], [ratio - 1 for _, ratio in found], 0.25,
                   left=1, label=dtype)
+        marks = [(compiled[name, dtype], i + 0.27 * (j - 1))
+                 for i, name in enumerate(data) if (name, dtype) in compiled]
+        axes.plot(*zip(*marks), "|", color="black", markersize=6,
+                  label="" if j else "torch.compile")
     axes.set_xscale("log")
     axes.set_xticks(ticks := (0.5, 1, 2, 5, 10, 20, 50, 100), map(str, ticks))
     axes.axvline(1, color="black", linestyle="--")
@@ -519,7 +539,7 @@ def row_picture(results, out):
     axes.set_yticks(range(len(data)), data)
     axes.invert_yaxis()
     axes.set_xlabel("PyTorch's time over swamp's")
-    axes.legend(ncol=3)
+    axes.legend(ncol=4)
     plot.write(drawn, out)
 
 
@@ -528,7 +548,7 @@ def main():
     parser.add_argument("--list", action="append", choices=LISTS)
     parser.add_argument("--gradients", action="append", choices=DTYPES)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--part", choices=("steps", "rows", "models"))
+    parser.add_argument("--part", choices=("steps", "rows", "models", "offload"))
     parser.add_argument("--row", default="", help="a part of a function's name")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--readme", action="store_true")
@@ -539,6 +559,11 @@ def main():
     naive = None if options.quick else rows.naive()
     swamp = native.Swamp(os.environ["SWAMP_PEERS_LIBRARY"])
     torch.ops.swamp.set_active(False)
+    if options.part == "offload":
+        import offload  # uses this module
+        for name in options.list or ["gpt2-small", "148x100000"]:
+            print(offload.table(offload.measure(name, options, naive, swamp)))
+        return
     results = {"steps": {}, "alone": {}, "unscale": {}, "rows": {}, "others": {}}
     lists = options.list or list(LISTS)
     if options.quick:

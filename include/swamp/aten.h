@@ -37,6 +37,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "swamp/export.h"
 
@@ -106,14 +107,20 @@ SWAMP_API void unscale_(at::TensorList grads, at::Tensor found_inf,
 /// any_nonfinite() is the operator `swamp::any_nonfinite`: it searches for inf
 /// and nan, and writes nothing.
 ///
+/// `saturated` finds overflows of hardware that stores 65504 in place of inf
+/// (Ascend's float status). It is a false alarm if an element has just this
+/// value, and an overflow of an intermediate result stays unseen.
+///
 /// @param tensors of any shapes and strides, also expanded ones; float16,
 ///   bfloat16, float32, float64, float8_e4m3fn or float8_e5m2, which may be
 ///   mixed; the list may be empty
+/// @param saturated whether +-65504 in a float16 tensor counts, too
 /// @return a new float32 CPU tensor without dimensions: 1 if any element is inf
 ///   or nan, else 0
 /// @throws c10::Error for a tensor that is not on the CPU or not strided;
 ///   c10::NotImplementedError for another dtype
-SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
+SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors,
+                                   bool saturated = false);
 
 /// grad_norm_and_check() is the operator `swamp::grad_norm_and_check`: the
 /// 2-norm of the unscaled gradients and the check for inf and nan in one pass
@@ -129,6 +136,18 @@ SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
 SWAMP_API at::Tensor grad_norm_and_check(at::TensorList grads,
                                          at::Tensor found_inf,
                                          const at::Tensor& inv_scale);
+
+/// grad_squares_and_check() is grad_norm_and_check() as the sums of squares of
+/// its grains, so that lists can be checked in parts; see
+/// swamp::foreach_squares(). It is not an operator.
+///
+/// @param grads as there
+/// @param found_inf as there
+/// @param inv_scale as there
+/// @return the square of the norm is their sum, in this order
+/// @throws c10::Error before anything is written
+SWAMP_API std::vector<double> grad_squares_and_check(
+    at::TensorList grads, at::Tensor found_inf, const at::Tensor& inv_scale);
 
 /// mixed_precision_adamw_() is the operator `swamp::mixed_precision_adamw_`: a
 /// step of torch.optim.AdamW(fused=True), from scaled gradients to the model's

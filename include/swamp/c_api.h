@@ -16,9 +16,27 @@
 
 #include "swamp/export.h"
 
+/** The version of these headers; swamp_version() has the library's. */
+#define SWAMP_VERSION_MAJOR 0
+#define SWAMP_VERSION_MINOR 2 /**< see SWAMP_VERSION_MAJOR */
+#define SWAMP_VERSION_PATCH 0 /**< see SWAMP_VERSION_MAJOR */
+/** A version as a number, for `#if SWAMP_VERSION >= SWAMP_MAKE_VERSION(0, 3,
+ * 0)`. */
+#define SWAMP_MAKE_VERSION(major, minor, patch) \
+  ((major)*1000000 + (minor)*1000 + (patch))
+/** The version of these headers, as SWAMP_MAKE_VERSION has it. */
+#define SWAMP_VERSION                                          \
+  SWAMP_MAKE_VERSION(SWAMP_VERSION_MAJOR, SWAMP_VERSION_MINOR, \
+                     SWAMP_VERSION_PATCH)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/**
+ * @defgroup c_basics C: results, dtypes, tensors
+ * The same in C++: tensor.h, error.h.
+ * @{ */
 
 /** The result of a call. */
 typedef enum {
@@ -80,6 +98,13 @@ typedef struct {
   const char* bind;          /**< "none", "core" */
 } swamp_config;
 
+/** @} */
+
+/**
+ * @defgroup c_machine C: machines
+ * The same in C++: machine.h.
+ * @{ */
+
 /** swamp_machine is a set of core groups of slaves. NULL means the process's
  * default machine, which is made from the environment at its first use. */
 typedef struct swamp_machine swamp_machine;
@@ -109,6 +134,13 @@ SWAMP_API swamp_status swamp_machine_create(const swamp_config* config,
  *
  * @param machine from swamp_machine_create(); NULL does nothing */
 SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
+
+/** @} */
+
+/**
+ * @defgroup c_amp C: operators of GradScaler and passes over lists
+ * The same in C++: amp.h, foreach.h.
+ * @{ */
 
 /** swamp_amp_foreach_non_finite_check_and_unscale multiplies every element of
  * every tensor by *inv_scale, in place, and sets *found_inf to 1.0f if any
@@ -222,6 +254,13 @@ SWAMP_API swamp_status swamp_foreach_cast(swamp_machine* machine,
                                           const swamp_tensor* in,
                                           float divisor);
 
+/** @} */
+
+/**
+ * @defgroup c_optimizer C: the mixed-precision step
+ * The same in C++: mixed_precision.h.
+ * @{ */
+
 /** swamp_optimizer names the rule of a step. */
 typedef enum {
   SWAMP_ADAM = 0, /**< Adam, or AdamW if `decoupled` is 1 */
@@ -320,6 +359,13 @@ SWAMP_API swamp_status swamp_mixed_precision_step(
     const swamp_tensor* gradients, const swamp_tensor* exp_avgs,
     const swamp_tensor* exp_avg_sqs, const swamp_tensor* model_params,
     float* found_inf, double* grad_norm);
+
+/** @} */
+
+/**
+ * @defgroup c_rows C: operators of rows
+ * The same in C++: rows.h.
+ * @{ */
 
 /** swamp_matrix is rows of elements, one row after another. The caller owns the
  * memory. The row operators below take float16, bfloat16 and float32; see
@@ -458,6 +504,13 @@ SWAMP_API swamp_status swamp_residual_add(swamp_machine* machine,
                                           const swamp_matrix* x,
                                           const swamp_row_vector* bias);
 
+/** @} */
+
+/**
+ * @defgroup c_activation C: activations and gates
+ * The same in C++: activation.h.
+ * @{ */
+
 /** The functions of swamp_activation: see Activation in activation.h. */
 typedef enum {
   SWAMP_SILU = 0,
@@ -508,6 +561,13 @@ SWAMP_API swamp_status swamp_activation_backward(
     swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
     const swamp_matrix* up, const swamp_matrix* dx, const swamp_matrix* dup,
     const swamp_activation_options* options);
+
+/** @} */
+
+/**
+ * @defgroup c_product C: matrix products
+ * The same in C++: product.h.
+ * @{ */
 
 /** swamp_matrices is a batch of matrices of the same shape. Element (r, c) of
  * matrix i is data[i * batch_step + r * row_step + c * column_step]; steps are
@@ -561,6 +621,13 @@ SWAMP_API swamp_status swamp_product(swamp_machine* machine,
                                      const swamp_matrices* a,
                                      const swamp_matrices* b,
                                      const swamp_product_options* options);
+
+/** @} */
+
+/**
+ * @defgroup c_float8 C: formats of at most 8 bits, and their products
+ * The same in C++: float8.h.
+ * @{ */
 
 /** swamp_rounding: see Rounding in float8.h. */
 typedef enum {
@@ -754,6 +821,13 @@ SWAMP_API swamp_status swamp_scaled_product(swamp_machine* machine,
                                             const swamp_scaled_matrix* a,
                                             const swamp_scaled_matrix* b);
 
+/** @} */
+
+/**
+ * @defgroup c_scaler C: loss scalers
+ * The same in C++: loss_scaler.h.
+ * @{ */
+
 /** swamp_scaler is a loss scaler: the scale of the loss, and the rule of one of
  * the known systems that updates it, bit for bit. Only one thread at a time may
  * use a scaler. */
@@ -840,6 +914,13 @@ SWAMP_API swamp_status swamp_scaler_state_dict(swamp_scaler* scaler,
  *   key; nothing is changed then */
 SWAMP_API swamp_status swamp_scaler_load_state_dict(swamp_scaler* scaler,
                                                     const char* json);
+
+/** @} */
+
+/**
+ * @defgroup c_scale_manager C: scales of 8-bit recipes
+ * The same in C++: scale_manager.h.
+ * @{ */
 
 /** swamp_scale_manager holds the scales of the tensors of an 8-bit recipe, and
  * the rule that updates them from their largest magnitudes (amax), bit for bit
@@ -953,6 +1034,13 @@ swamp_scale_manager_state_dict(swamp_scale_manager* manager, const char** json);
 SWAMP_API swamp_status swamp_scale_manager_load_state_dict(
     swamp_scale_manager* manager, const char* json);
 
+/** @} */
+
+/**
+ * @defgroup c_reports C: reports of the checker, errors, version
+ * The same in C++: machine.h.
+ * @{ */
+
 /** swamp_check_report_count returns how many reports the checking emulation
  * (SWAMP_TRANSFER=check) has collected in this process so far, without notes. A
  * program that would otherwise exit with 0 should exit with 86 if there are
@@ -984,6 +1072,8 @@ SWAMP_API const char* swamp_last_error(void);
 
 /** swamp_version returns "major.minor.patch", a constant. */
 SWAMP_API const char* swamp_version(void);
+
+/** @} */
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -305,14 +305,23 @@ struct ScaledMatrix {
   float tensor_amax = std::numeric_limits<float>::quiet_NaN();
 };
 
+/// nvfp4_factor returns what a product of NVFP4 matrices is multiplied by: the
+/// parts of their scales that belong to the tensors, in the order of
+/// Transformer Engine's reference. quantized_values() leaves them out.
+///
+/// @param amax_a the largest magnitude of a, as BlockOptions::tensor_amax
+/// @param amax_b that of b
+inline float nvfp4_factor(float amax_a, float amax_b) noexcept {
+  return amax_a * amax_b / (6 * 6 * 448 * 448);
+}
+
 /// product sets out to a * b^T, with the sums of the scaled codes: within a
 /// block of elements the sum is exact and rounded to float32 once, so that the
 /// result does not depend on threads or order. With s the float32 product of
 /// the two scales of a block, each operation in float32:
 /// without blocks, out = round(s * sum); with blocks, y = y + s * sum, one
 /// block after another from 0, and out = round(y). For NVFP4 y is finally
-/// multiplied by amax_a * amax_b / (6 * 6 * 448 * 448), as in Transformer
-/// Engine's reference.
+/// multiplied by nvfp4_factor().
 ///
 /// @param[out] out float16, bfloat16 or float32, [a.rows, b.rows]
 /// @param a codes of [rows, columns]; the sum of a block must fit into two

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "swamp/amp.h"
 #include "swamp/export.h"
@@ -188,12 +189,35 @@ struct StepScaling {
   float clip_coefficient = 1;  ///< at most 1: see clip_coefficient()
 };
 
-/// clip_coefficient() returns max_norm / (norm + 1e-6) as a float if that is
-/// below 1, otherwise 1, as Megatron and torch.nn.utils.clip_grad_norm_ do.
+/// The formula of clip_coefficient().
+enum class ClipRule {
+  megatron,  ///< max_norm / (norm + 1e-6), as torch.nn.utils.clip_grad_norm_
+  mindspore  ///< max_norm / norm, as mindspore.ops.clip_by_global_norm
+};
+
+/// clip_coefficient() returns the factor of the gradients as a float if it is
+/// below 1, otherwise 1.
 ///
 /// @param max_norm 0 or less: 1
 /// @param norm of all gradients
-SWAMP_API float clip_coefficient(double max_norm, double norm) noexcept;
+/// @param rule the formula
+SWAMP_API float clip_coefficient(double max_norm, double norm,
+                                 ClipRule rule = ClipRule::megatron) noexcept;
+
+/// foreach_norm() as its parts: writes the sum of squares of each grain. Their
+/// sum, in this order, is the square of the norm. Lists that are divided where
+/// a tensor of at least 8192 elements begins have the grains of the whole list,
+/// if that has less than 2^27 elements.
+///
+/// @param tensors as there
+/// @param inv_scale as there
+/// @param[in,out] found_inf as there
+/// @param visit called with each sum of squares, in list order
+/// @param machine see above
+SWAMP_API void foreach_squares(TensorList tensors, float inv_scale,
+                               float* found_inf,
+                               const std::function<void(double)>& visit,
+                               Machine* machine = nullptr);
 
 /// foreach_sgd_() takes a step as torch.optim.SGD(foreach=False, fused=False)
 /// does, in its vectorised form (add with alpha is one fused multiply-add).

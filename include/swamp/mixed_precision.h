@@ -86,6 +86,15 @@ struct MixedPrecisionOptions {
   ScalerOptions scaler_options;  ///< of `scaler`
 
   double clip_grad = 1.0;  ///< largest global 2-norm; 0: no clipping
+  /// With mindspore, a step that overflows also has a grad_norm, because
+  /// MindSpore's pipeline clips before it checks.
+  ClipRule clip_rule = ClipRule::megatron;
+  /// Also skip a step with a float16 gradient of +-65504, the largest number:
+  /// hardware that saturates stores it in place of inf (Ascend's float status).
+  /// It is a false alarm if the gradient has just this value, and an overflow
+  /// of an intermediate result stays unseen. Reads float16 gradients once more.
+  /// Needs a scaler and fp16.
+  bool saturated_is_overflow = false;
   bool log_num_zeros_in_grad = false;  ///< count the zeros of the gradients
   /// The inner optimizer; AdamW unless set.
   std::variant<AdamOptions, SgdOptions> optimizer = AdamWOptions();
@@ -103,6 +112,11 @@ struct MixedPrecisionOptions {
   /// ZeRO: every rank has the gradients of its own part of the batch and owns a
   /// shard of master weights and moments; all gather the weights.
   bool shard = false;
+  /// With `shard`, the ranks that have the other parts of the model and the
+  /// same part of the batch (Megatron's model-parallel group), beside the
+  /// data-parallel ones of `communicator`: found_inf is the largest, norm and
+  /// zeros are those of all parts. null: every rank has the whole model.
+  Communicator* model_communicator = nullptr;
 
   /// Two passes instead of Megatron's six, with the same bits: one reads the
   /// gradients (inf, nan and norm), one does the rest, and no main gradients
@@ -119,7 +133,9 @@ struct StepResult {
   /// False after an overflow: no weight or moment was changed. A few rules, for
   /// example DeepSpeed's static one, take the step nevertheless.
   bool success = false;
-  std::optional<double> grad_norm;  ///< before clipping; 0 if clip_grad is 0
+  /// Before clipping; 0 if clip_grad is 0; missing after an overflow, except
+  /// with ClipRule::mindspore.
+  std::optional<double> grad_norm;
   std::optional<std::uint64_t> num_zeros;  ///< 0 if not counted
   double loss_scale = 1;                   ///< of the step's loss
   double next_loss_scale = 1;              ///< for the next step
@@ -127,7 +143,9 @@ struct StepResult {
   /// gradients of all ranks, added. Indices are those of this rank's own
   /// gradients.
   OverflowReport overflow;
-  std::string overflow_name;  ///< the first parameter with inf or nan; or ""
+  /// The first parameter with inf or nan, or else with a saturated gradient; or
+  /// "".
+  std::string overflow_name;
   /// The first rank whose own gradient has inf or nan at overflow.index; -1
   /// without an overflow, or if only the sum of the ranks overflowed.
   int overflow_rank = -1;

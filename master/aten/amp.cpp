@@ -16,6 +16,7 @@
 #include "master/aten/tensor.h"
 #include "master/aten/tensor_list.h"
 #include "swamp/aten.h"
+#include "swamp/scan.h"
 
 namespace swamp::aten {
 namespace {
@@ -116,14 +117,34 @@ void unscale_(at::TensorList grads, at::Tensor found_inf,
   unscale(grads, found_inf, inv_scale, kUnscaleGrads);
 }
 
-at::Tensor any_nonfinite(at::TensorList tensors) {
+namespace {
+
+// Returns whether an element of a float16 tensor is the largest or the lowest.
+bool any_saturated(at::TensorList tensors) {
+  constexpr double kLargest = 65504;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.scalar_type() != at::kHalf || tensor._is_zerotensor()) continue;
+    const at::Tensor dense = tensor.clone(at::MemoryFormat::Contiguous);
+    const Tensor array{mutable_data(dense),
+                       static_cast<std::size_t>(dense.numel()), kFloat16};
+    TensorStatistics found;
+    translated([&] { scan_non_finite(array, &found); });
+    if (found.absmax == kLargest) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+at::Tensor any_nonfinite(at::TensorList tensors, bool saturated) {
   if (!tensors.empty() && tensors[0].is_meta()) {
     return at::empty({}, tensors[0].options().dtype(at::ScalarType::Float));
   }
   at::get_num_threads();  // as above
   const ThreadScratch<SplitList> split;
   split->assign(tensors, kAnyNonfinite, false);
-  const bool found = unscale(tensors, *split, 1.0f);  // only reads
+  const bool found = unscale(tensors, *split, 1.0f) ||  // only reads
+                     (saturated && any_saturated(tensors));
   return at::scalar_tensor(found ? 1.0 : 0.0, at::ScalarType::Float);
 }
 

@@ -631,7 +631,7 @@ Tensor value_product(const Tensor& a, const Tensor& b,
     }
     if (is_defined(a_amax) && is_defined(b_amax)) {
       options.alpha =
-          a_amax->item<float>() * b_amax->item<float>() / (6 * 6 * 448 * 448);
+          nvfp4_factor(a_amax->item<float>(), b_amax->item<float>());
     }
     const bool has_scales = row_scale.defined() || column_scale.defined();
     Tensor sums = out;

@@ -61,10 +61,10 @@ class QuietOverride final : public c10::WarningHandler {
 };
 
 // For a list without tensors, which has no device, and for other devices.
-at::Tensor any_nonfinite_elsewhere(at::TensorList tensors) {
+at::Tensor any_nonfinite_elsewhere(at::TensorList tensors, bool saturated) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensors.empty(),
                               "swamp::any_nonfinite takes strided CPU tensors");
-  return any_nonfinite(tensors);
+  return any_nonfinite(tensors, saturated);
 }
 
 }  // namespace
@@ -115,7 +115,8 @@ TORCH_LIBRARY(swamp, m) {
       m,
       "unscale_(Tensor(a!)[] grads, Tensor(b!) found_inf, Tensor inv_scale) "
       "-> ()");
-  define<&any_nonfinite, kNone>(m, "any_nonfinite(Tensor[] tensors) -> Tensor");
+  define<&any_nonfinite, kNone>(
+      m, "any_nonfinite(Tensor[] tensors, bool saturated=False) -> Tensor");
   m.impl("any_nonfinite",
          torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                          &any_nonfinite_elsewhere));

@@ -385,7 +385,8 @@ std::int64_t next_step(const at::Tensor& taken) {
 }
 
 void take_step(const StepLists& lists, StepRule rule, float inv_scale,
-               const at::Tensor& grad_norm, double max_norm) {
+               const at::Tensor& grad_norm, double max_norm,
+               ClipRule clip_rule) {
   TORCH_CHECK(max_norm >= 0, "max_norm: got ", max_norm,
               ", expected a number, at least 0 (0: no clipping)");
   at::get_num_threads();  // as for the unscale
@@ -412,7 +413,7 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
     norm = translated(
         [&] { return foreach_norm(all_grads.tensors(), scaling.inv_scale); });
   }
-  scaling.clip_coefficient = clip_coefficient(max_norm, norm);
+  scaling.clip_coefficient = clip_coefficient(max_norm, norm, clip_rule);
   if (ordinary) {
     run(lists, *scratch, rule, scaling);
     return;
@@ -445,11 +446,12 @@ void count_writes(at::TensorList tensors) {
   }
 }
 
-at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
-                               const at::Tensor& inv_scale) {
-  if (found_inf.is_meta()) {
-    return at::empty({}, found_inf.options().dtype(ScalarType::Double));
-  }
+namespace {
+
+// Returns what norm(list, inv_scale, &found) returns for the gradients.
+template <class Norm>
+auto check_grads(at::TensorList grads, const at::Tensor& found_inf,
+                 const at::Tensor& inv_scale, Norm norm) {
   const at::Tensor factor = resolved(inv_scale);
   require_scalars({{factor, "inv_scale"}, {found_inf, "found_inf"}});
   require_list(
@@ -460,12 +462,39 @@ at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
   const ThreadScratch<StepTensors> tensors;
   tensors->assign(grads, nullptr, false);
   float found = 0;
-  const double norm = translated([&] {
-    return foreach_norm(tensors->tensors(), load<float>(const_data(factor)),
-                        &found);
+  const auto result = translated([&] {
+    return norm(tensors->tensors(), load<float>(const_data(factor)), &found);
   });
   if (found != 0) store<float>(mutable_data(found_inf), 1.0f);
+  return result;
+}
+
+}  // namespace
+
+at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
+                               const at::Tensor& inv_scale) {
+  if (found_inf.is_meta()) {
+    return at::empty({}, found_inf.options().dtype(ScalarType::Double));
+  }
+  const double norm =
+      check_grads(grads, found_inf, inv_scale,
+                  [](TensorList list, float factor, float* found) {
+                    return foreach_norm(list, factor, found);
+                  });
   return at::scalar_tensor(norm, ScalarType::Double);
+}
+
+std::vector<double> grad_squares_and_check(at::TensorList grads,
+                                           at::Tensor found_inf,
+                                           const at::Tensor& inv_scale) {
+  return check_grads(grads, found_inf, inv_scale,
+                     [](TensorList list, float factor, float* found) {
+                       std::vector<double> squares;
+                       foreach_squares(list, factor, found, [&](double grain) {
+                         squares.push_back(grain);
+                       });
+                       return squares;
+                     });
 }
 
 void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,

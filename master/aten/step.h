@@ -66,7 +66,8 @@ std::int64_t next_step(const at::Tensor& taken);
 // the unscaled gradients; if it is undefined and max_norm is above 0, it is
 // computed. Throws c10::Error before anything is written.
 void take_step(const StepLists& lists, StepRule rule, float inv_scale,
-               const at::Tensor& grad_norm, double max_norm);
+               const at::Tensor& grad_norm, double max_norm,
+               ClipRule clip_rule = ClipRule::megatron);
 
 // count_writes() is count_write() for tensors that are written once.
 void count_writes(at::TensorList tensors);

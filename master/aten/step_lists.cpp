@@ -90,6 +90,7 @@ struct Bucket {
   StepStorage storage;
   StepRule rule;
   double max_norm = 0;
+  ClipRule clip_rule = ClipRule::megatron;
   // For random bits, if `storage.compact`.
   std::vector<std::uint64_t> ids, first_elements;
 };
@@ -173,6 +174,12 @@ class StepListsObject final : public torch::CustomClassHolder {
         inv_scale);
   }
 
+  // squares() is grad_squares_and_check(), for any gradients.
+  std::vector<double> squares(Tensors grads, at::Tensor found_inf,
+                              const at::Tensor& inv_scale) {
+    return grad_squares_and_check(grads, std::move(found_inf), inv_scale);
+  }
+
   // set_options() sets the rule of a bucket, "adam" or "sgd", and its options.
   void set_options(std::int64_t index, const std::string& rule,
                    const StepOptions& options) {
@@ -180,6 +187,8 @@ class StepListsObject final : public torch::CustomClassHolder {
     const auto number = [&](const char* name) { return option(options, name); };
     const auto flag = [&](const char* name) { return number(name) != 0; };
     bucket.max_norm = number("max_norm");
+    bucket.clip_rule =
+        flag("mindspore") ? ClipRule::mindspore : ClipRule::megatron;
     if (rule == "sgd") {
       bucket.rule =
           SgdStep{{number("lr"), number("momentum"), number("dampening"),
@@ -309,7 +318,7 @@ class StepListsObject final : public torch::CustomClassHolder {
       // Copies to tensors that the kernels cannot write are counted below.
       const at::AutoDispatchBelowADInplaceOrView guard;
       take_step(lists, bucket.rule, load<float>(const_data(inv_scale)), norm,
-                bucket.max_norm);
+                bucket.max_norm, bucket.clip_rule);
     }
     for (std::size_t l = 0; l < kStepListCount; ++l) {
       if (l != kStepGrads) count_writes(lists.all[l]);
@@ -352,6 +361,7 @@ void register_step_lists(torch::Library& library) {
       .def("same_grads", &StepListsObject::same_grads)
       .def("same_steps", &StepListsObject::same_steps)
       .def("grad_norm", &StepListsObject::grad_norm)
+      .def("squares", &StepListsObject::squares)
       .def("set_options", &StepListsObject::set_options)
       .def("step", &StepListsObject::step)
       .def("written", &StepListsObject::written)

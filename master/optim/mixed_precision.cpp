@@ -77,6 +77,9 @@ MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
     : options(given),
       communicator(given.communicator != nullptr ? *given.communicator
                                                  : Communicator::alone()),
+      model_communicator(given.model_communicator != nullptr
+                             ? *given.model_communicator
+                             : Communicator::alone()),
       fused(given.fused && !given.log_num_zeros_in_grad &&
             has_room(master::impl_of(given.machine), kFusedLdmBytes)) {
   master::check_options(options);

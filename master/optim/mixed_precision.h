@@ -135,6 +135,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
 
   MixedPrecisionOptions options;
   Communicator& communicator;
+  Communicator& model_communicator;             // alone() if there is none
   std::vector<ModelParameter> parameters;       // of all groups
   std::vector<std::size_t> group_of_parameter;  // in the order of parameters
   std::vector<master::InnerOptions> groups;
@@ -143,6 +144,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   std::int64_t steps = 0;
   std::int64_t accumulated = 0;  // micro batches since the last step
   bool compared = false;         // the parameters, with those of other ranks
+  std::string saturated;         // a parameter, since the last step
 
   std::vector<std::vector<master::Slice>>
       shards;                                  // by rank; one if not sharded
@@ -179,6 +181,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   bool unscale_and_check(StepResult & result);
   bool check_fused(OverflowReport & report);
   runtime::SlaveResult find_squares(float inv_scale);
+  void find_saturated();
   double clip_grad_norm();
   std::uint64_t count_zeros();
   void inner_step();
@@ -189,6 +192,11 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   // single rank. In sharding.cpp, as all that follows.
   enum class State { compared, replaced };
   void require_same_ranks(const char* call, State state = State::compared);
+
+  // Returns the largest value of the ranks of both communicators.
+  float max_of_ranks(float value) {
+    return model_communicator.max(communicator.max(value));
+  }
 
   // Only if sharded.
   Tensor local_gradient(std::size_t parameter);

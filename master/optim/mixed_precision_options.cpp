@@ -191,6 +191,12 @@ void check_options(const MixedPrecisionOptions& options) {
   if (options.shard && options.communicator == nullptr) {
     refuse("shard", "true without a communicator", "a communicator");
   }
+  if (options.model_communicator != nullptr && !options.shard) {
+    refuse("model_communicator", "one without shard", "the option shard");
+  }
+  if (options.saturated_is_overflow && !options.fp16) {
+    refuse("saturated_is_overflow", "true without fp16", "the option fp16");
+  }
   if (!options.scaler.empty() && options.loss_scale != 0) {
     refuse(
         "loss_scale",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <string>
 
@@ -146,11 +147,14 @@ std::string text_of(const Tensor& tensor) {
 
 void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
                                                        State state) {
-  if (communicator.size() == 1) return;
+  if (communicator.size() == 1 && model_communicator.size() == 1) return;
   std::map<std::string, std::string> values = {
       {"call", call},
       {"shard", text_of(options.shard)},
       {"clip_grad", master::number_text(options.clip_grad)},
+      {"clip_rule",
+       options.clip_rule == ClipRule::megatron ? "megatron" : "mindspore"},
+      {"saturated_is_overflow", text_of(options.saturated_is_overflow)},
       {"log_num_zeros_in_grad", text_of(options.log_num_zeros_in_grad)},
       {"micro_batches", std::to_string(options.micro_batches)},
       {"reduction",
@@ -166,6 +170,16 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
     values["step_count()"] = std::to_string(steps);
     values["the loss scale"] = master::number_text(loss_scale);
   }
+  // Ranks of another row of the grid must not go on if one row differs.
+  std::exception_ptr refused;
+  const auto compare = [&](auto require) {
+    try {
+      require();
+    } catch (...) {
+      refused = std::current_exception();
+    }
+  };
+  compare([&] { model_communicator.require_same(values); });
   if (!with_state) compared = false;
   for (std::size_t p = 0; options.shard && !compared && p < parameters.size();
        ++p) {
@@ -195,12 +209,22 @@ void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
     bits.append(reinterpret_cast<const char*>(&value), sizeof value);
   });
   // Text of many groups takes milliseconds.
-  communicator.require_same(bits, [&] {
+  const auto texts = [&] {
     visit_groups([&](const std::string& field, auto value) {
       values[field] = text_of(value);
     });
     return values;
-  });
+  };
+  if (model_communicator.size() == 1) {
+    communicator.require_same(bits, texts);
+  } else {
+    compare([&] { communicator.require_same(bits, texts); });
+    const bool any = max_of_ranks(refused ? 1.0f : 0.0f) != 0;
+    if (refused) std::rethrow_exception(refused);
+    if (any) {
+      master::refuse("ranks", "other ones that differ", "the same options");
+    }
+  }
   compared = true;
 }
 

@@ -293,7 +293,7 @@ master::LoadedState read_together(const OptimizerState& state,
   } catch (...) {
     refused = std::current_exception();
   }
-  const bool any = impl.communicator.max(refused ? 1.0f : 0.0f) != 0;
+  const bool any = impl.max_of_ranks(refused ? 1.0f : 0.0f) != 0;
   if (refused) std::rethrow_exception(refused);
   if (any) {
     master::refuse("state dict", "one that another rank refused",

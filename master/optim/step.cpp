@@ -10,6 +10,7 @@
 #include "master/text.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
+#include "swamp/scan.h"
 
 namespace swamp {
 namespace {
@@ -64,12 +65,18 @@ StepResult MixedPrecisionOptimizer::Impl::step() {
     const TimerScope timer(observer, "optimizer-copy-to-main-grad");
     copy_model_grads_to_main_grads();
   }
+  const bool clips_first = scaler && options.clip_rule == ClipRule::mindspore;
+  const auto clip = [&] {
+    const TimerScope timer(observer, "optimizer-clip-main-grad");
+    result.grad_norm = options.clip_grad > 0 ? clip_grad_norm() : 0.0;
+  };
   if (scaler) {
     bool found_inf;
     {
       const TimerScope timer(observer, "optimizer-unscale-and-check-inf");
       found_inf = unscale_and_check(result);
     }
+    if (clips_first) clip();
     ScalerStep update;
     {
       // A rule that throws may have changed the scale before.
@@ -81,10 +88,7 @@ StepResult MixedPrecisionOptimizer::Impl::step() {
     event(found_inf ? "grad_scaler.update(True)" : "grad_scaler.update(False)");
     if (update.skipped) return result;
   }
-  {
-    const TimerScope timer(observer, "optimizer-clip-main-grad");
-    result.grad_norm = options.clip_grad > 0 ? clip_grad_norm() : 0.0;
-  }
+  if (!clips_first) clip();
   {
     const TimerScope timer(observer, "optimizer-count-zeros");
     result.num_zeros = options.log_num_zeros_in_grad ? count_zeros() : 0;
@@ -103,6 +107,7 @@ StepResult MixedPrecisionOptimizer::Impl::step() {
 
 // Adds the model's gradients to the sums; the first micro batch sets them.
 void MixedPrecisionOptimizer::Impl::accumulate(float divisor) {
+  if (options.saturated_is_overflow) find_saturated();
   if (accumulated == 0) {
     foreach_cast_(gradient_sums, model_gradients, 1, options.machine);
   } else {
@@ -141,9 +146,32 @@ bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
     result.overflow.index += slice.begin;
     result.overflow_name = parameters[slice.parameter].name;
   }
-  found_inf = communicator.max(found_inf);
+  if (!saturated.empty()) {
+    found_inf = 1;
+    if (result.overflow_name.empty()) result.overflow_name = saturated;
+    saturated.clear();
+  }
+  found_inf = max_of_ranks(found_inf);
   event("all_reduce(MAX,found_inf)");
   return found_inf > 0;
+}
+
+// Finds the first model gradient with the largest float16. A finite element has
+// this magnitude if the largest has.
+void MixedPrecisionOptimizer::Impl::find_saturated() {
+  constexpr double kLargest = 65504;
+  std::vector<Tensor> halves;
+  std::vector<const std::string*> names;
+  for (const ModelParameter& parameter : parameters) {
+    if (parameter.gradient.dtype != kFloat16) continue;
+    halves.push_back(parameter.gradient);
+    names.push_back(&parameter.name);
+  }
+  std::vector<TensorStatistics> found(halves.size());
+  scan_non_finite(halves, found.data(), options.machine);
+  for (std::size_t i = 0; i < found.size() && saturated.empty(); ++i) {
+    if (found[i].absmax == kLargest) saturated = *names[i];
+  }
 }
 
 // Also computes the squares of the norm if it is needed, in the same pass.
@@ -185,10 +213,11 @@ double MixedPrecisionOptimizer::Impl::clip_grad_norm() {
   communicator.all_gather_varied(squares.data(), bytes.data(), all.data());
   double sum = 0;
   for (const double grain : all) sum += grain;
-  const double norm = std::sqrt(sum);
+  const double norm = std::sqrt(model_communicator.sum(sum));
   event("all_reduce(SUM,norm^2)");
 
-  const float coefficient = clip_coefficient(options.clip_grad, norm);
+  const float coefficient =
+      clip_coefficient(options.clip_grad, norm, options.clip_rule);
   if (fused) {
     scaling.clip_coefficient = coefficient;
   } else if (coefficient < 1) {
@@ -201,8 +230,8 @@ double MixedPrecisionOptimizer::Impl::clip_grad_norm() {
 
 std::uint64_t MixedPrecisionOptimizer::Impl::count_zeros() {
   event("count_zeros");
-  const std::uint64_t zeros =
-      communicator.sum(foreach_count_zeros(main_gradients, options.machine));
+  const std::uint64_t zeros = model_communicator.sum(
+      communicator.sum(foreach_count_zeros(main_gradients, options.machine)));
   event("all_reduce(SUM,num_zeros)");
   return zeros;
 }

@@ -42,8 +42,12 @@ inline constexpr std::uint64_t kDirectCycles = 500;
 // of a cluster of 4 slaves together. That a broadcast counts once for each
 // receiver is an assumption, the worse one.
 inline constexpr double kRmaBytesPerCycle = 24.0 / 4;
-// The latency of RMA: 98 to 123 cycles were measured, by distance.
-inline constexpr double kRmaLatency = 100;
+// The latency of RMA, without its bytes: 98 to 123 cycles were measured, by
+// the distance of the clusters of 2 by 2 slaves.
+inline constexpr std::uint64_t kRmaLatency = 98, kRmaHop = 4;
+// Scalar code in which every instruction waits for the one before: the latency
+// of an operation (a fused multiply-add has two) and of an access of LDM.
+inline constexpr double kScalarFlop = 7.0 / 2, kScalarAccess = 4;
 // Bytes of LDM per cycle: one access of 32, published for SW26010. That a
 // kernel accesses each transferred byte once is an assumption.
 inline constexpr double kLdmBytesPerCycle = 32;
@@ -97,6 +101,7 @@ struct Traffic {
   std::uint64_t direct_loads = 0, direct_stores = 0;
   // Received from another slave by RMA instead of a get.
   std::uint64_t rma_requests = 0, rma_bytes = 0;
+  std::uint64_t rma_latency = 0;  // cycles, one at a time, sent and received
 
   void receive(std::uint64_t bytes) noexcept {
     ++rma_requests;
@@ -132,6 +137,7 @@ struct Traffic {
     direct_stores += more.direct_stores;
     rma_requests += more.rma_requests;
     rma_bytes += more.rma_bytes;
+    rma_latency += more.rma_latency;
   }
 };
 
@@ -144,12 +150,13 @@ struct GroupTraffic {
   std::uint64_t most_gets = 0;
   std::uint64_t readers = 0, writers = 0;  // slaves
   // The largest of any slave.
-  std::uint64_t most_rma_bytes = 0, most_ldm_bytes = 0;
+  std::uint64_t most_rma_bytes = 0, most_ldm_bytes = 0, most_rma_latency = 0;
   double most_flops = 0;
 
   void add(const Traffic& slave) noexcept {
     all.add(slave);
     most_rma_bytes = std::max(most_rma_bytes, slave.rma_bytes);
+    most_rma_latency = std::max(most_rma_latency, slave.rma_latency);
     most_ldm_bytes = std::max(
         most_ldm_bytes, slave.get_bytes + slave.put_bytes + slave.rma_bytes);
     const std::uint64_t direct = slave.direct_loads + slave.direct_stores;
@@ -180,7 +187,8 @@ struct Cycles {
   // The slaves issue the next transfers in time, so that the controller is
   // never idle.
   double overlapped = 0;
-  double one_after_another = 0;  // every get is waited for before the next
+  // Every get and RMA is waited for before the next.
+  double one_after_another = 0;
   double rma = 0;
   double ldm = 0;
   double arithmetic = 0;
@@ -204,18 +212,24 @@ struct Cycles {
   }
 };
 
-inline Cycles cycles_of(const GroupTraffic& group) noexcept {
+// dma_cycles() returns the cycles of a group if the slave with most of them
+// waits for a get `waits` times while it has no other in flight.
+inline double dma_cycles(const GroupTraffic& group,
+                         std::uint64_t waits) noexcept {
   const Traffic& all = group.all;
   const double memory =
       kReadLine * static_cast<double>(all.lines_read) +
       whole_line(group.writers) * static_cast<double>(all.lines_full) +
       kPartialLine * static_cast<double>(all.lines_partial);
-  const auto slowest = static_cast<double>(group.slowest);
-  const double waits =
-      get_wait(group.readers) * static_cast<double>(group.most_gets);
+  return std::max(memory + get_wait(group.readers) * static_cast<double>(waits),
+                  static_cast<double>(group.slowest));
+}
+
+inline Cycles cycles_of(const GroupTraffic& group) noexcept {
   Cycles cycles;
-  cycles.overlapped = std::max(memory, slowest);
-  cycles.one_after_another = std::max(memory + waits, slowest);
+  cycles.overlapped = dma_cycles(group, 0);
+  cycles.one_after_another = dma_cycles(group, group.most_gets) +
+                             static_cast<double>(group.most_rma_latency);
   cycles.rma = static_cast<double>(group.most_rma_bytes) / kRmaBytesPerCycle;
   cycles.ldm = static_cast<double>(group.most_ldm_bytes) / kLdmBytesPerCycle;
   cycles.arithmetic = group.most_flops / kFlopsPerCycle;

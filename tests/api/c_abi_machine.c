@@ -28,7 +28,12 @@ int c_abi_version(void) {
   released_functions();
   CHECK(sscanf(swamp_version(), "%d.%d.%d%c", &major, &minor, &patch, &rest) ==
         3);
-  CHECK(major >= 0 && minor >= 0 && patch >= 0);
+  CHECK(major == SWAMP_VERSION_MAJOR && minor == SWAMP_VERSION_MINOR &&
+        patch == SWAMP_VERSION_PATCH);
+#if SWAMP_VERSION < SWAMP_MAKE_VERSION(0, 2, 0) || \
+    SWAMP_VERSION >= SWAMP_MAKE_VERSION(1000, 0, 0)
+#error "SWAMP_VERSION is not a version"
+#endif
   return failed;
 }
 

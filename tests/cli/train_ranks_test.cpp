@@ -61,6 +61,22 @@ TEST(RanksFailure, OfOneRankEndsTheOthers) {
       has_words(result.err, {"swamp: rank 0: cannot write to '/dev/full'"}));
 }
 
+// Megatron's flags: the bits stay, and the times of all ranks are printed.
+TEST(RanksTimers, ArePrinted) {
+  const Words few = "--steps 4 --batch 4 --log-interval 2";
+  const Ranked plain = run_ranks(2, few);
+  const Ranked timed = run_ranks(
+      2, few + Words("--use-distributed-optimizer --timing-log-level 1 "
+                     "--barrier-with-L1-time"));
+  ASSERT_EQ(timed.result.exit_code, 0) << timed.result.err;
+  EXPECT_EQ(timed.log, plain.log);
+  EXPECT_TRUE(
+      has_words(timed.result.out,
+                {"(min, max) time across ranks (ms):\n",
+                 "    optimizer-unscale-and-check-inf.................: ("}));
+  EXPECT_EQ(plain.result.out.find("time across"), std::string::npos);
+}
+
 class Ranks : public testing::TestWithParam<Words> {};
 
 TEST_P(Ranks, GiveTheBitsOfOne) {
@@ -210,6 +226,14 @@ const OptionRow kOptionRows[] = {
     {"--scaler torch.amp.GradScaler", "--scaler-option init_scale=64.0",
      "--scaler-option init_scale: got 64.0 on rank 1, expected none"},
     {"", "--optimizer sgd", "--optimizer: got sgd on rank 1, expected adamw"},
+    {"", "--use-distributed-optimizer", ""},
+    {"", "--timing-log-level 1",
+     "--timing-log-level: got 1 or 2 every 10 steps on rank 1, expected 0"},
+    {"--timing-log-level 1", "--log-interval 3",
+     "--timing-log-level: got 1 or 2 every 3 steps on rank 1, expected 1 or 2 "
+     "every 10 steps"},
+    {"--timing-log-level 1", "--barrier-with-L1-time",
+     "--barrier-with-L1-time: got true on rank 1, expected none"},
     {"", "--lr 1e-3", ""},
     {"", "--lr 0.5", "--lr: got 0.5 on rank 1, expected 0.001"},
     {"", "--lr 0.0010000000000000002",

@@ -18,9 +18,10 @@ shows(include/swamp examples/example.c examples/example.cpp torch/example.py
   install/subproject/CMakeLists.txt install/fetch_content/CMakeLists.txt)
 shows(master/optim examples/grad_scaler.cpp examples/mixed_precision.cpp)
 shows(master/scaler examples/scaler.cpp)
+shows(master/cli examples/mxfp8.py)
 shows(master/mpi examples/ranks.cpp install/consumer_mpi/CMakeLists.txt)
 shows(master/aten/python torch/example_package.py)
-shows(. torch/example_half.py)
+shows(. torch/example_half.py torch/example_inference.py)
 shows(toolchain/sunway sunway/programs/readme/master.c
   sunway/programs/readme/slave.c sunway/programs/readme/Makefile)
 if(missing)

@@ -11,6 +11,7 @@
 #include "runtime/memory_check.h"
 #include "sample_list.h"
 #include "support/formats.h"
+#include "support/random.h"
 #include "swamp/error.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
@@ -157,6 +158,47 @@ TEST(ForeachNorm, LargeAndSmall) {
               1e-6);
   EXPECT_NEAR(foreach_norm(Tensor{small.data(), 100, kFloat32}) / 1e-29, 1,
               1e-6);
+}
+
+// A list that is divided before a tensor of a block or more has the same sums.
+TEST(ForeachNorm, SquaresOfParts) {
+  constexpr std::size_t kCounts[] = {3, 20000, 8191, 0, 1, 8192, 5, 9000, 40};
+  Random random(7);
+  std::vector<std::vector<float>> values;
+  std::vector<Tensor> all;
+  for (const std::size_t count : kCounts) {
+    values.emplace_back(count);
+    for (float& value : values.back()) {
+      value = static_cast<float>(random.below(1 << 24)) * 0x1p-20f;
+    }
+    all.push_back({values.back().data(), count, kFloat32});
+  }
+  for (const std::size_t cut : {0u, 1u, 5u, 7u}) {
+    std::vector<double> squares;
+    float found = 0;
+    const auto add = [&](double grain) { squares.push_back(grain); };
+    foreach_squares({all.data(), cut}, 0.5f, &found, add);
+    foreach_squares({all.data() + cut, all.size() - cut}, 0.5f, &found, add);
+    double sum = 0;
+    for (const double grain : squares) sum += grain;
+    EXPECT_EQ(std::sqrt(sum), foreach_norm(all, 0.5f)) << cut;
+    EXPECT_EQ(found, 0);
+  }
+  values[7][8999] = std::numeric_limits<float>::infinity();
+  float found = 0;
+  foreach_squares(all, 1, &found, [](double) {});
+  EXPECT_EQ(found, 1);
+}
+
+TEST(ClipCoefficient, IsMindsporesWithoutASummand) {
+  const auto clip = [](double max_norm, double norm) {
+    return clip_coefficient(max_norm, norm, ClipRule::mindspore);
+  };
+  EXPECT_EQ(clip(1.0, 3.0), static_cast<float>(1.0 / 3.0));
+  EXPECT_EQ(clip(1e-7, 2e-7), 0.5f);  // 0.0833 with 1e-6
+  EXPECT_EQ(clip(1.0, 1.0), 1.0f);
+  EXPECT_EQ(clip(1.0, 0.0), 1.0f);
+  EXPECT_EQ(clip(0.0, 5.0), 1.0f);
 }
 
 TEST(ClipCoefficient, IsMegatrons) {

@@ -269,6 +269,14 @@ TEST(MixedPrecisionRefuses, Options) {
   expect_refused(
       "shard: got true without a communicator, expected a communicator",
       [](Options& o, Groups&) { o.shard = true; });
+  expect_refused(
+      "model_communicator: got one without shard, expected the option shard",
+      [](Options& o, Groups&) {
+        o.model_communicator = &Communicator::alone();
+      });
+  expect_refused(
+      "saturated_is_overflow: got true without fp16, expected the option fp16",
+      [](Options& o, Groups&) { o.saturated_is_overflow = true; });
   expect_refused("beta1: got 1, expected a number in [0, 1)",
                  [](Options& o, Groups&) {
                    std::get<AdamOptions>(o.optimizer).beta1 = 1;

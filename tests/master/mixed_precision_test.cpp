@@ -72,6 +72,53 @@ TEST(MixedPrecision, OverflowSkipsEverythingAndIsReported) {
   EXPECT_FALSE(model.same_weights(before));
 }
 
+// With MindSpore's rule a skipped step has a norm, and the factor no 1e-6.
+TEST(MixedPrecision, ClipRules) {
+  for (const bool fused : {true, false}) {
+    MixedPrecisionOptions options = small_options(kFloat16);
+    options.fused = fused;
+    options.clip_grad = 1e-7;
+    Trainer megatron(options);
+    options.clip_rule = ClipRule::mindspore;
+    Trainer mindspore(options);
+    for (Trainer* trainer : {&megatron, &mindspore}) {
+      trainer->model.set_gradients(1);
+      trainer->model.plant(6, 5);
+      const StepResult result = trainer->optimizer.step();
+      EXPECT_FALSE(result.success);
+      EXPECT_EQ(result.grad_norm.has_value(), trainer == &mindspore);
+      trainer->model.set_gradients(2, 1e-3);
+      EXPECT_TRUE(trainer->optimizer.step().success);
+    }
+    EXPECT_FALSE(megatron.model.same_weights(mindspore.model));
+  }
+}
+
+// The largest float16 is an overflow if the option is set; its neighbour is
+// not.
+TEST(MixedPrecision, SaturatedIsOverflow) {
+  for (const bool option : {false, true}) {
+    for (const std::int64_t micro_batches : {1, 2}) {
+      MixedPrecisionOptions options = small_options(kFloat16);
+      options.saturated_is_overflow = option;
+      options.micro_batches = micro_batches;
+      Trainer trainer(options);
+      auto& [model, optimizer] = trainer;
+      for (const bool planted : {true, false}) {
+        for (std::int64_t batch = 0; batch < micro_batches; ++batch) {
+          model.set_gradients(1);
+          if (planted && batch == 0) model.plant(6, 5, true);
+          if (micro_batches != 1) optimizer.accumulate_gradients();
+        }
+        const StepResult result = optimizer.step();
+        EXPECT_EQ(result.success, !(option && planted));
+        EXPECT_EQ(result.overflow_name, option && planted ? "p6" : "");
+        EXPECT_EQ(result.overflow.element_count, 0u);
+      }
+    }
+  }
+}
+
 // Rules that never skip do not skip here.
 TEST(MixedPrecision, TheScalerDecidesWhichStepsAreSkipped) {
   for (const bool fused : {true, false}) {

@@ -7,14 +7,18 @@
 
 #include <atomic>
 #include <climits>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/communicator_contract.h"
 #include "swamp/communicator.h"
+#include "swamp/mixed_precision.h"
 
 namespace swamp::test {
 namespace {
@@ -83,6 +87,75 @@ TEST(MpiContract, ManyRounds) {
 
 TEST(MpiContract, AnotherThread) {
   std::thread([] { check_sum(world()); }).join();
+}
+
+// Ranks as a grid: rows have a part of the model each, columns a part of the
+// batch. An overflow in one gradient of one rank skips the step of all, and the
+// norm is that of the whole model.
+TEST(MpiGrid, TwoCommunicators) {
+  if (world().size() != 4) GTEST_SKIP() << "needs four ranks";
+  const int row = world().rank() / 2;
+  const int column = world().rank() % 2;
+  MPI_Comm data = MPI_COMM_NULL;
+  MPI_Comm model = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, row, column, &data);
+  MPI_Comm_split(MPI_COMM_WORLD, column, row, &model);
+  {
+    MpiCommunicator data_ranks =
+        MpiCommunicator::from_fortran(MPI_Comm_c2f(data));
+    MpiCommunicator model_ranks =
+        MpiCommunicator::from_fortran(MPI_Comm_c2f(model));
+    constexpr std::size_t kCount = 20000;
+    std::vector<float> weights(kCount, 1), gradients(kCount);
+    MixedPrecisionOptions options;
+    options.communicator = &data_ranks;
+    options.model_communicator = &model_ranks;
+    options.shard = true;
+    options.loss_scale = 4;
+    options.clip_grad = 1;
+    options.reduction = GradientReduction::sum;
+    MixedPrecisionOptimizer optimizer(
+        {{{{"w" + std::to_string(row),
+            {weights.data(), kCount, kFloat32},
+            {gradients.data(), kCount, kFloat32}}},
+          {},
+          {}}},
+        options);
+    for (int planted = -1; planted < 4; ++planted) {
+      // The sum of a row is 4 * (row + 1) everywhere.
+      for (float& value : gradients) {
+        value = static_cast<float>((row + 1) * (column == 0 ? 1 : 3));
+      }
+      if (world().rank() == planted) {
+        gradients[kCount - 1] = std::numeric_limits<float>::infinity();
+      }
+      const StepResult result = optimizer.step();
+      EXPECT_EQ(result.success, planted < 0);
+      if (planted < 0) {
+        EXPECT_EQ(result.grad_norm, std::sqrt(5.0 * kCount));
+      }
+      EXPECT_EQ(result.overflow_rank >= 0,
+                planted >= 0 && planted / 2 == row && column == 1);
+    }
+    EXPECT_EQ(optimizer.step_count(), 1);
+    EXPECT_LT(weights[0], 1);
+    EXPECT_EQ(weights[0], weights[kCount - 1]);
+    if (world().rank() == 3) optimizer.set_lr(0, 0.5);
+    try {
+      optimizer.step();
+      ADD_FAILURE() << "ranks that differ";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(text.find(row == 1 ? "lr" : "ranks: got") != std::string::npos,
+                true)
+          << text;
+    }
+    optimizer.set_lr(0, 1e-3);
+    gradients[kCount - 1] = 1;
+    EXPECT_TRUE(optimizer.step().success);
+  }
+  MPI_Comm_free(&data);
+  MPI_Comm_free(&model);
 }
 
 // ---- How an MpiCommunicator is made, and the errors.

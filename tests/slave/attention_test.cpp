@@ -28,6 +28,7 @@ constexpr Case kCases[] = {
     {"one", 1, 1, 1, 1, kAll, false, ordinary},
     {"three columns", 5, 7, 3, 3, kAll, false, ordinary},
     {"whole", 64, 96, 64, 64, kAll, false, ordinary},
+    {"grains", 3, 700, 20, 20, kAll, true, ordinary},
     {"ragged", 67, 101, 65, 65, kAll, false, ordinary},
     {"causal", 80, 80, 32, 32, 1, false, ordinary},
     {"causal, few keys", 70, 33, 16, 16, 1, false, ordinary},
@@ -97,12 +98,68 @@ struct Output {
   Data out, lse;
 };
 
-// forward() computes a head in blocks of `lanes` queries, or of one. With
-// `pieces`, a segment is computed in several tiles.
+// one_state() computes the AttentionState of one query with `keys` keys. With
+// `pieces`, its launches are divided into tiles.
+std::vector<float> one_state(const KernelTable& table, Head& head,
+                             AttentionArgs args, std::size_t query,
+                             std::size_t keys, float* mask, Random* pieces) {
+  const Case& one = head.shape;
+  const ScalarType type = head.q.type();
+  const auto for_tiles = [&](std::size_t count, const auto& run) {
+    for (std::size_t at = 0; at < count;) {
+      std::size_t n = count - at;
+      if (pieces != nullptr) n = std::min(n, 1 + pieces->below(40));
+      run(at, n);
+      at += n;
+    }
+  };
+  std::vector<float> e(keys + 1, std::nanf(""));
+  Data scratch(kFloat32,
+               slave::attention_output_scratch_bytes(one.columns) / 4);
+  std::vector<float> largest(keys / slave::kAttentionGrain + 1);
+  for_tiles(keys, [&](std::size_t at, std::size_t count) {
+    run_rows(table, kernel_of(F::attention_scores, {type}), &args,
+             {head.k.at(at * one.columns), head.q.at(query * one.columns),
+              one.mask ? mask + at : nullptr, e.data() + at},
+             count, at, largest.data() + at / slave::kAttentionGrain, false,
+             reinterpret_cast<float*>(scratch.data()));
+  });
+  EXPECT_TRUE(scratch.intact());
+  EXPECT_TRUE(std::isnan(e[keys]));
+  const std::size_t step =
+      slave::attention_keys(one.columns, one.value_columns);
+  const std::size_t floats = AttentionState::kOut + one.value_columns;
+  std::vector<float> states((keys + step - 1) / step * floats, std::nanf(""));
+  float max = 0, before = -HUGE_VALF;
+  const auto steps = [&](std::size_t first, std::size_t count) {
+    args.rows = static_cast<std::uint32_t>(std::min(step, keys - first));
+    for_tiles(count, [&](std::size_t at, std::size_t units) {
+      const std::size_t key = first + at * step;
+      run_rows(table, kernel_of(F::attention_steps, {type}), &args,
+               {head.v.at(key * one.value_columns), e.data() + key, &before,
+                states.data() + key / step * floats},
+               units, at, &max);
+    });
+    before = max;
+  };
+  if (keys >= step) steps(0, keys / step);
+  if (keys % step != 0) steps(keys / step * step, 1);
+  std::vector<float> all(floats);
+  for_tiles(states.size() / floats, [&](std::size_t at, std::size_t count) {
+    run_rows(table, kernel_of(F::attention_merge, {}), &args,
+             {states.data() + at * floats}, count, at, all.data());
+  });
+  return all;
+}
+
+// forward() computes a head in blocks of `lanes` queries, or of one; 0: of one
+// whose keys are shared. With `pieces`, a segment is computed in several tiles.
 Output forward(const KernelTable& table, Head& head, std::size_t lanes,
                Random* pieces) {
   const Case& one = head.shape;
   const ScalarType type = head.q.type();
+  const bool shares_keys = lanes == 0;
+  if (shares_keys) lanes = 1;
   Output result{Data(type, one.queries * one.value_columns),
                 Data(kFloat32, one.queries)};
   const std::size_t step =
@@ -132,7 +189,10 @@ Output forward(const KernelTable& table, Head& head, std::size_t lanes,
     const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
         position.visible + static_cast<std::int64_t>(rows) - 1, 0,
         static_cast<std::int64_t>(one.keys)));
-    for (std::size_t at = 0; at < keys;) {
+    if (shares_keys) {
+      state = one_state(table, head, args, first, keys, mask.data(), pieces);
+    }
+    for (std::size_t at = shares_keys ? keys : 0; at < keys;) {
       std::size_t count = keys - at;
       if (pieces != nullptr) {
         count = std::min(count, step * (1 + pieces->below(3)));
@@ -362,14 +422,14 @@ TEST(Attention, HasTheBitsOfTheReference) {
       for (const KernelTable& table : row_tables()) {
         SCOPED_TRACE(table.isa);
         for (const std::size_t lanes :
-             std::initializer_list<std::size_t>{1, 16, 32, 64}) {
+             std::initializer_list<std::size_t>{0, 1, 16, 32, 64}) {
           SCOPED_TRACE(lanes);
           Random random_pieces(lanes);
           Random* const pieces = lanes == 64 ? nullptr : &random_pieces;
           const Output out = forward(table, head, lanes, pieces);
           ASSERT_TRUE(same_bits(out.out, output.out));
           ASSERT_TRUE(same_bits(out.lse, output.lse));
-          if (lanes == 1) continue;  // forward only
+          if (lanes <= 1) continue;  // forward only
           const Gradients actual =
               backward(table, head, gradient, output, lanes, pieces);
           ASSERT_TRUE(same_bits(actual.q, gradients.q));

@@ -381,6 +381,8 @@ class Memory(TestCase):
         cases = [
             ({"rounding": "nearest"}, "rounding: got 'nearest', expected one of "
              "'stochastic', 'kahan'"),
+            ({"rounding": "kahan"}, "rounding: got 'kahan' with master_weights=True, "
+             "expected master_weights=False: masters are not rounded"),
             ({"moments": "float16"}, "moments: got 'float16', expected one of "
              "'float32', 'bfloat16', '8bit', 'float8'"),
             ({"master_weights": 2}, "master_weights: got 2, expected one of True, "

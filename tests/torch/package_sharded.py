@@ -2,6 +2,7 @@
 tensor parallelism; against one process. All ranks have the same data, so that the mean
 of their gradients is that of one, to the bit."""
 
+import contextlib
 import sys
 import tempfile
 
@@ -57,6 +58,28 @@ def fsdp2(net, world, of=None):
     return fully_shard(net, mesh=of)
 
 
+def offloaded(net, world):
+    """As for a model on a GPU whose parameters are on the CPU."""
+    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+    policy = CPUOffloadPolicy(pin_memory=False)
+    fully_shard(net[0], mesh=mesh(world), offload_policy=policy)
+    return fully_shard(net, mesh=mesh(world), offload_policy=policy)
+
+
+def fsdp1_half(net, world):
+    from torch.distributed.fsdp import MixedPrecision
+    return FullyShardedDataParallel(net, device_id=torch.device("cpu"),
+                                    mixed_precision=MixedPrecision(
+                                        param_dtype=torch.float16,
+                                        reduce_dtype=torch.float32))
+
+
+def fsdp2_half(net, world):
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    return fully_shard(net, mesh=mesh(world), mp_policy=MixedPrecisionPolicy(
+        param_dtype=torch.float16, reduce_dtype=torch.float32))
+
+
 def hybrid(net, world):
     return fsdp2(net, world, mesh(2, world // 2))
 
@@ -75,7 +98,8 @@ def both(net, world):
 HALF = dict(dtype=torch.bfloat16)
 # Name, wrapper, class, its options, of which dtype is the model's.
 ROWS = [(f"{how.__name__}: {name}", how, cls, options)
-        for how in (ddp, fsdp1, fsdp1_orig, fsdp2, hybrid, tensor_parallel, both)
+        for how in (ddp, fsdp1, fsdp1_orig, fsdp2, offloaded, hybrid, tensor_parallel,
+                    both)
         for name, cls, options in (
             ("AdamW", "AdamW", dict(max_norm=1e-2)),
             ("SGD", "SGD", dict(momentum=0.9, max_norm=1e-2)),
@@ -151,6 +175,20 @@ def skipped_steps(rank, world):
     return seen[1:], scaler.get_scale(), weights(net)
 
 
+def half_steps(how, world, rank, ours):
+    """Float16 by FSDP's mixed precision, with swamp's operators and optimizer or with
+    PyTorch's; the gradients of the first steps overflow."""
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+    with contextlib.nullcontext() if ours else swamp_torch.disabled():
+        net = how(model(torch.float32), world)
+        cls = swamp_torch.SGD if ours else torch.optim.SGD
+        optimizer = cls(net.parameters(), lr=1e-2, momentum=0.9)
+        scaler = (ShardedGradScaler if how is fsdp1_half else torch.amp.GradScaler)(
+            "cpu", init_scale=2.0 ** 18)
+        train(net, optimizer, torch.float32, range(2 * STEPS), scaler)
+        return scaler.get_scale(), weights(net)
+
+
 def states_of(net, optimizer):
     return dict(zip(("model", "optimizer"),
                     checkpoint_state.get_state_dict(net, optimizer)))
@@ -188,6 +226,9 @@ def work(rank, world, folder):
               for name, how, cls, options in ROWS
               if world == 4 or how not in (hybrid, both)}
     result["skipped"] = skipped_steps(rank, world)
+    if world == 2:
+        result["half"] = [[half_steps(how, world, rank, ours) for ours in (True, False)]
+                          for how in (fsdp1_half, fsdp2_half)]
     for name, _, _, options in RESHARDED:
         if world == 2:
             saved(world, f"{folder}/{name}", options)
@@ -197,7 +238,8 @@ def work(rank, world, folder):
 
 
 def alone(rank, world):
-    return {name: run_row(None, cls, options, world) for name, _, cls, options in ROWS}
+    return {name: run_row(how if how is offloaded else None, cls, options, world)
+            for name, how, cls, options in ROWS}
 
 
 class Sharded(TestCase):
@@ -224,6 +266,16 @@ class Sharded(TestCase):
                         if norm_a is not None:
                             torch.testing.assert_close(
                                 norm_b, norm_a, rtol=1e-3 if rounded else 1e-12, atol=0)
+
+    def test_half(self):
+        """Mixed precision of FSDP1 and FSDP2 in float16 has PyTorch's bits."""
+        for rank, seen in enumerate(self.two):
+            for how, ((scale, ours), (theirs_scale, theirs)) in zip(
+                    ("fsdp1", "fsdp2"), seen["half"]):
+                with self.subTest(how=how, rank=rank):
+                    self.assertEqual(scale, theirs_scale)
+                    self.assertLess(scale, 2.0 ** 18)
+                    self.assert_same(ours, theirs)
 
     def test_found_inf_of_one_rank(self):
         for ranks in (self.two, self.four):

@@ -14,6 +14,7 @@ import io
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 from support import TestCase, caught, declare_torchvision, main
 
@@ -41,19 +42,36 @@ GPT2 = dict(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=4, n_position
 BERT = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=128,
             num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-# class, configuration, and the modules whose forward() is replaced
+EXPERTS = dict(LLAMA, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48,
+               output_router_logits=True)
+T5 = dict(vocab_size=VOCABULARY, d_model=WIDTH, d_kv=16, d_ff=128, num_layers=2,
+          num_heads=4, dropout_rate=0.0, decoder_start_token_id=0)
+# class, configuration, and the modules of which a method is replaced
 CASES = {
     "llama": (hf.LlamaForCausalLM, hf.LlamaConfig(**LLAMA), 5 + 2 + 1),
     "llama tied": (hf.LlamaForCausalLM,
                    hf.LlamaConfig(**LLAMA, tie_word_embeddings=True), 8),
     "llama gelu": (hf.LlamaForCausalLM,
-                   hf.LlamaConfig(**LLAMA, hidden_act="gelu_new"), 5 + 2 + 1),
+                   hf.LlamaConfig(**LLAMA, hidden_act="gelu_new"), 5 + 2 + 2 + 1),
     "llama body": (hf.LlamaModel, hf.LlamaConfig(**LLAMA), 7),
     "llama classes": (hf.LlamaForSequenceClassification, hf.LlamaConfig(**LLAMA), 7),
     "mistral": (hf.MistralForCausalLM,
                 hf.MistralConfig(**LLAMA, sliding_window=16), 8),
     "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(**LLAMA), 8),
     "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(**LLAMA, head_dim=16), 12),
+    "gemma": (hf.GemmaForCausalLM, hf.GemmaConfig(**LLAMA, head_dim=16), 8),
+    "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config(**LLAMA, head_dim=16), 12),
+    "gemma3": (hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(**LLAMA, head_dim=16), 16),
+    "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(**LLAMA), 8),
+    "olmo2": (hf.Olmo2ForCausalLM, hf.Olmo2Config(**LLAMA), 12),
+    "mixtral": (hf.MixtralForCausalLM, hf.MixtralConfig(
+        **LLAMA, num_local_experts=4, output_router_logits=True), 8),
+    "qwen2 moe": (hf.Qwen2MoeForCausalLM, hf.Qwen2MoeConfig(
+        **EXPERTS, shared_expert_intermediate_size=80), 10),
+    "qwen3 moe": (hf.Qwen3MoeForCausalLM, hf.Qwen3MoeConfig(**EXPERTS, head_dim=16), 12),
+    "t5": (hf.T5ForConditionalGeneration, hf.T5Config(**T5), 12 + 1),
+    "t5 gated": (hf.T5ForConditionalGeneration, hf.T5Config(
+        **T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False), 12 + 4 + 4 + 1),
     "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config(**GPT2), 2 + 1),
     "bert": (hf.BertForMaskedLM, hf.BertConfig(**BERT), 1),
     "bert decoder": (hf.BertLMHeadModel, hf.BertConfig(**BERT, is_decoder=True), 1),
@@ -67,11 +85,23 @@ def model_of(name, dtype=torch.float32):
     with torch.no_grad():
         for parameter in model.parameters():  # norms too have weights other than 1
             parameter.add_(torch.randn_like(parameter) * 0.02)
+    if dtype is torch.float64 and hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")  # the others have no float64
     return model.to(dtype)
 
 
 def has_loss(name):
-    return CASES[name][0].__name__.endswith(("LM", "HeadModel"))
+    return CASES[name][0].__name__.endswith(("LM", "HeadModel", "Generation"))
+
+
+def skips_logits(name):
+    """Not those with a softcap."""
+    return has_loss(name) and name != "gemma2"
+
+
+def replaced_methods(model):
+    return [method for module in model.modules() for method in vars(module).values()
+            if inspect.ismethod(method)]
 
 
 def inputs_of(name):
@@ -164,7 +194,7 @@ class Transformers(TestCase):
             if ours.__name__ != "compiled":
                 stack.enter_context(operators)
             found = run(model, name, **more)
-        if has_loss(name) and not logits:
+        if skips_logits(name) and not logits:
             stock.pop("logits", None)
         self.assertEqual(found.keys(), stock.keys())
         few = {torch.float32: 2e-5, torch.bfloat16: 0.05, torch.float16: 0.05}[dtype]
@@ -172,7 +202,7 @@ class Transformers(TestCase):
             self.assertEqual(x.dtype, torch.float32 if key == "loss" and has_loss(name)
                              else stock[key].dtype, key)
             self.assertLessEqual(
-                error(x, exact[key]), 1.3 * error(stock[key], exact[key]) + few / 20,
+                error(x, exact[key]), 1.6 * error(stock[key], exact[key]) + few / 10,
                 (name, dtype, key))
             self.assertLess(error(x, stock[key].double()), few, (name, dtype, key))
         return operators.names
@@ -184,33 +214,64 @@ class Transformers(TestCase):
                     names = self.compare(name, dtype)
                     self.assertEqual(
                         "swamp._linear_cross_entropy.default" in names,
-                        has_loss(name), names)
-                    if name not in ("bert", "bert decoder", "gpt2"):
-                        self.assertNotIn("aten.rsqrt.default", names)
-                    self.assertNotIn("aten.tanh.default", names)
+                        skips_logits(name), names)
+                    self.assertEqual(has_loss(name), any(
+                        "cross_entropy" in one for one in names))
+                    self.assertNotIn("aten.log_softmax.int", names)
+                    self.assertNotIn("aten.rsqrt.default", names)
+                    if name != "gemma2":
+                        self.assertNotIn("aten.tanh.default", names)
+                    self.assertEqual("swamp.gated_activation.default" in names, name
+                                     not in ("bert", "bert decoder", "gpt2", "t5"))
 
     def test_modules(self):
-        """SwiGLU has the bits of transformers; RMSNorm's order of roundings differs
-        in an element in a thousand at most."""
-        for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            x = torch.randn(64, WIDTH).to(dtype).requires_grad_()
-            for name, same in (("layers.0.mlp", 1.0),
-                               ("norm", 0.0 if dtype is torch.float32 else 0.999)):
-                stock = model_of("llama body", dtype).get_submodule(name)
-                ours = apply(model_of("llama body", dtype)).get_submodule(name)
-                found, exact = (
-                    [y, *torch.autograd.grad(y.float().square().sum(),
-                                             [x, *module.parameters()])]
-                    for module in (stock, ours) for y in [module(x)])
-                for a, b in zip(found[:len(found) if same == 1 else 1], exact):
-                    self.assertGreaterEqual(float((a == b).double().mean()), same)
-        # float64, which transformers compute except SwiGLU.
+        """RMSNorm's order of roundings differs in an element in a thousand at most.
+        float64 is computed by transformers."""
+        for name, norm in (("llama body", "norm"), ("t5", "encoder.final_layer_norm"),
+                           ("gemma", "model.norm"), ("olmo2", "model.norm")):
+            for dtype in (torch.float32, torch.bfloat16, torch.float16):
+                x = torch.randn(64, WIDTH).to(dtype)
+                stock, ours = (model.get_submodule(norm)(x) for model in (
+                    model_of(name, dtype), apply(model_of(name, dtype))))
+                if dtype is torch.float32:
+                    self.assertLess(error(ours, stock.double()), 1e-6)
+                else:
+                    self.assertGreaterEqual(
+                        float((ours == stock).double().mean()), 0.999, (name, dtype))
         double = apply(model_of("llama body", torch.float64))
         x = torch.randn(2, WIDTH, dtype=torch.float64, requires_grad=True)
         self.assertTrue(torch.autograd.gradcheck(double.layers[0].mlp, x))
-        self.assert_same(double.norm(x), type(double.norm).forward(double.norm, x))
-        vmapped = torch.func.vmap(double.layers[0].mlp)(x)
-        self.assertLess(error(vmapped, double.layers[0].mlp(x)), 1e-12)
+        for module in (double.norm, double.layers[0].mlp):
+            self.assert_same(module(x), type(module).forward(module, x))
+
+    def test_changed(self):
+        """What computes something else than swamp is left alone, with one warning."""
+        modeling = hf.models.mixtral.modeling_mixtral
+
+        def norm(self, hidden_states):
+            return self.weight * hidden_states
+
+        def gate(self, gate_up_out):
+            gate, up = gate_up_out.chunk(2, dim=-1)
+            return gate * self.act_fn(up)
+
+        def loss(self, input_ids, labels=None, **kwargs):
+            logits = self.lm_head(self.model(input_ids).last_hidden_state)
+            logits = logits * 2
+            loss = None
+            return loss, logits, labels, kwargs
+
+        for kind, method, changed in (("MixtralRMSNorm", "forward", norm),
+                                      ("MixtralExperts", "_apply_gate", gate),
+                                      ("MixtralForCausalLM", "forward", loss)):
+            with unittest.mock.patch.object(getattr(modeling, kind), method, changed):
+                with self.assertWarnsRegex(UserWarning, f": {kind} of transformers [0-9]"
+                                           ) as caught_warnings:
+                    model = apply(model_of("mixtral"))
+            self.assertEqual(len(caught_warnings.warnings), 1)
+            kinds = {type(method.__self__).__name__ for method in replaced_methods(model)}
+            self.assertEqual(kinds, {"MixtralRMSNorm", "MixtralExperts",
+                                     "MixtralForCausalLM"} - {kind})
 
     def test_training(self):
         """The losses of 100 steps are as close to those of float64 as without swamp."""
@@ -240,10 +301,14 @@ class Transformers(TestCase):
                 "tuple": dict(return_dict=False),
                 "checkpointing": dict(ours=checkpointed),
                 "compile": dict(ours=compiled)}
-        for name in filter(has_loss, CASES):
+        for name in ("llama", "gemma2", "gemma3", "mixtral", "gpt2", "bert",
+                     "bert decoder", "t5"):
             for row, more in rows.items():
-                if name == "bert" and set(more) & {
+                if name in ("bert", "t5") and set(more) & {
                         "num_items_in_batch", "shift_labels", "ignore_index"}:
+                    continue
+                # Gradients that are nan or cancel out, of transformers too.
+                if (name, row) in (("gemma2", "mask"), ("t5", "one label")):
                     continue
                 with self.subTest(name=name, row=row):
                     self.compare(name, torch.bfloat16, **more)
@@ -276,11 +341,14 @@ class Transformers(TestCase):
                     (False, True, dict(skip_logits=True))):
                 here = {key: x for key, x in inputs.items()
                         if labels or key != "labels"}
+                if name.startswith("t5") and not labels:
+                    here["decoder_input_ids"] = here["input_ids"]
                 theirs = stock.train(training)(
                     **here, **{k: v for k, v in more.items() if k != "skip_logits"})
                 ours = model.train(training)(**here, **more)
                 self.assertIs(type(ours), type(theirs))
-                skipped = labels and more.get("skip_logits", training)
+                skipped = (labels and more.get("skip_logits", training)
+                           and skips_logits(name))
                 self.assertEqual(ours.logits is None, skipped)
                 self.assertEqual(set(ours) | {"logits"}, set(theirs), (name, more))
                 if not skipped:
@@ -321,7 +389,9 @@ class Transformers(TestCase):
 
     def test_generation(self):
         prompt = torch.arange(3, 9).repeat(2, 1)
-        for name in ("llama", "mistral", "qwen2", "qwen3", "gpt2", "bert decoder"):
+        for name in CASES:
+            if not hasattr(CASES[name][0], "generate") or name == "bert":
+                continue
             stock, ours = (
                 model.eval().generate(prompt, max_new_tokens=8, do_sample=False)
                 for model in (model_of(name), apply(model_of(name))))
@@ -331,13 +401,12 @@ class Transformers(TestCase):
         for name, (kind, _, replaced) in CASES.items():
             stock, model = model_of(name), model_of(name)
             self.assertIs(apply(model), model)
-            forwards = [m.forward for m in model.modules() if "forward" in vars(m)]
-            self.assertEqual(len(forwards), replaced, name)
+            methods = replaced_methods(model)
+            self.assertEqual(len(methods), replaced, name)
             self.assertIs(apply(model), model)
-            self.assertEqual(forwards, [m.forward for m in model.modules()
-                                        if "forward" in vars(m)])
+            self.assertEqual(methods, replaced_methods(model))
             self.assertIs(type(model), kind)
-            self.assertEqual([m for m in stock.modules() if "forward" in vars(m)], [])
+            self.assertEqual(replaced_methods(stock), [])
             self.assertEqual(str(model), str(stock))
             self.assertEqual(inspect.signature(model.forward),
                              inspect.signature(stock.forward))
@@ -360,7 +429,7 @@ class Transformers(TestCase):
             found, exact = run(other, name), run(stock, name)
             for results in (found, run(loaded, name)):
                 self.assertLess(error(results["loss"], exact["loss"].double()), 1e-5)
-            self.assertEqual("logits" in found, name == "llama classes")
+            self.assertEqual("logits" in found, name in ("llama classes", "gemma2"))
 
     @unittest.skipUnless(importlib.util.find_spec("accelerate"), "no accelerate")
     def test_trainer(self):
@@ -392,8 +461,9 @@ class Transformers(TestCase):
                 model_of("llama"))):
             self.assertEqual(caught(lambda: apply(model)), (
                 "TypeError", f"model: got {type(model).__name__}, expected a model of "
-                "transformers of one of the types llama, mistral, qwen2, qwen3, gpt2, "
-                "bert"))
+                "transformers of one of the types llama, mistral, qwen2, qwen3, gemma, "
+                "gemma2, gemma3, phi3, olmo2, mixtral, qwen2_moe, qwen3_moe, gpt2, bert, "
+                "t5"))
         wrong = inputs_of("llama")
         wrong["labels"][1, 3] = VOCABULARY
         self.assertEqual(caught(lambda: apply(model_of("llama"))(**wrong))[0],
@@ -407,8 +477,9 @@ def checkpointed(model):
 
 def compiled(model):
     torch._dynamo.reset()  # each class would count as a recompilation
-    # Otherwise transformers warn that they use the default loss.
-    model.compile(backend="aot_eager", fullgraph=model.loss_type is not None)
+    # Otherwise transformers warn that they use the default loss, or take a lock.
+    whole = model.loss_type is not None and not hasattr(model, "num_experts")
+    model.compile(backend="aot_eager", fullgraph=whole)
     return model
 
 

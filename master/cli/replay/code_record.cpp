@@ -4,11 +4,13 @@
 // a zero that was rounded, and the codes of torchao's blocks of nan.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "master/cli/command.h"
 #include "master/cli/json.h"
+#include "master/cli/replay/code_fields.h"
+#include "master/cli/replay/code_result.h"
 #include "master/cli/replay/float8_record.h"
 #include "master/cli/text.h"
 #include "swamp/float8.h"
@@ -18,10 +20,7 @@
 namespace swamp::cli {
 namespace {
 
-using Words = std::vector<std::uint32_t>;
-
-constexpr int kMaxRecordDepth = 16;
-constexpr std::size_t kMaxSize = 8192;  // rows or columns of a matrix
+constexpr ScalarType kCodes = kFloat8E4M3FN;  // any of two digits
 
 struct BlockSource {
   const char* recipe;
@@ -55,70 +54,12 @@ const std::vector<BlockSource>& block_sources() {
   return table;
 }
 
-std::string text_field(const Json& record, const char* name) {
-  const Json& value = json_member(record, name);
-  if (!value.is_string()) refuse_json(name, value, "a text");
-  return value;
-}
-
-std::size_t size_field(const Json& record, const char* name) {
-  const Json& value = json_member(record, name);
-  if (!value.is_number_unsigned() || value > kMaxSize) {
-    refuse_json(name, value, fmt::format("an integer, at most {}", kMaxSize));
-  }
-  return value;
-}
-
-// words_field() reads numbers of `digits` hexadecimal digits each.
-Words words_field(const Json& record, const char* name, std::size_t digits) {
-  const std::string text = text_field(record, name);
-  if (text.size() % digits != 0 ||
-      text.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    refuse_json(name, json_member(record, name),
-                fmt::format("hexadecimal numbers of {} digits", digits));
-  }
-  Words words;
-  for (std::size_t i = 0; i < text.size(); i += digits) {
-    words.push_back(static_cast<std::uint32_t>(
-        std::stoul(text.substr(i, digits), nullptr, 16)));
-  }
-  return words;
-}
-
-// A field of several floats may be a list of them.
-Words floats_field(const Json& record, const char* name) {
-  const Json& value = json_member(record, name);
-  if (!value.is_array()) return words_field(record, name, 8);
-  std::string all;
-  for (const Json& one : value) {
-    if (!one.is_string()) refuse_json(name, value, "texts");
-    all += one.get<std::string>();
-  }
-  return words_field(Json{{name, all}}, name, 8);
-}
-
-ScalarType format_field(const Json& record, const char* name) {
-  constexpr struct {
-    const char* name;
-    ScalarType type;
-  } kShort[] = {{"e4m3", kFloat8E4M3FN}, {"e5m2", kFloat8E5M2},
-                {"e2m3", kFloat6E2M3FN}, {"e3m2", kFloat6E3M2FN},
-                {"int8", kMxInt8},       {"e2m1", kFloat4E2M1FNX2}};
-  const std::string format = text_field(record, name);
-  for (const auto& one : kShort) {
-    if (format == one.name || format == kFloatFormats[one.type].name) {
-      return one.type;
-    }
-  }
-  refuse_json(name, record[name], "a format of at most 8 bits");
-}
-
 std::size_t code_count(ScalarType format, std::size_t elements) {
   return format == kFloat4E2M1FNX2 ? elements / 2 : elements;
 }
 
 bool is_zero(std::uint32_t bits) { return bits << 1 == 0; }
-bool is_nan_bits(std::uint32_t bits) { return bits << 1 > 0xff000000u; }
+bool is_nan(std::uint32_t bits) { return bits << 1 > 0xff000000u; }
 
 // Codes is a matrix of codes with scales, and its memory.
 struct Codes {
@@ -148,23 +89,33 @@ Words words_of(const std::vector<float>& values) {
   return words;
 }
 
+// block_length() returns how many neighbours share a scale.
+std::size_t block_length(BlockScaling scaling, std::size_t columns) {
+  return scaling <= BlockScaling::microxcaling ? 32
+         : scaling == BlockScaling::te_nvfp4   ? 16
+         : scaling <= BlockScaling::te_block_power_of_2
+             ? 128
+             : std::max<std::size_t>(1, columns);
+}
+
 // CodePlayer sets the results in a record.
 class CodePlayer {
  public:
   CodePlayer(Json& record, bool check, CodeInputs& inputs, Machine& machine)
-      : record_(record), check_(check), inputs_(inputs), machine_(machine) {}
+      : record_(record),
+        results_(record, check),
+        inputs_(inputs),
+        machine_(machine) {}
 
   // play() returns the name of what the record is of.
   std::string play() {
-    if (record_.contains("codes_a")) {
-      exact_product();
-      return "product";
+    if (record_.contains("codes_a")) return product_of("a", "b");
+    if (record_.contains("codes_x")) return product_of("x", "w");
+    const CodeInput& input = inputs_.of(record_);
+    if (record_.contains("cast")) {
+      cast(input);
+      return "cast";
     }
-    if (record_.contains("codes_x")) {
-      nvfp4_product();
-      return "product of NVFP4";
-    }
-    const CodeInputs::Input& input = inputs_.at(text_field(record_, "input"));
     if (!record_.contains("recipe")) {
       hadamard(input);
       return "Hadamard transform";
@@ -178,43 +129,9 @@ class CodePlayer {
     return recipe;
   }
 
- private:
-  // set() sets a result, numbers of `digits` digits. The file's stays where
-  // alike(i, ours, theirs).
-  template <class Alike>
-  void set(const char* field, std::size_t digits, Words ours, Alike alike) {
-    if (check_) json_member(record_, field);
-    if (record_.contains(field)) {
-      const Words theirs = digits == 8 ? floats_field(record_, field)
-                                       : words_field(record_, field, digits);
-      for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
-        if (alike(i, ours[i], theirs[i])) ours[i] = theirs[i];
-      }
-      if (record_[field].is_array()) {
-        Json list = Json::array();
-        for (const std::uint32_t word : ours) list.push_back(hex(word, digits));
-        record_[field] = list;
-        return;
-      }
-    }
-    std::string text;
-    for (const std::uint32_t word : ours) text += hex(word, digits);
-    record_[field] = text;
-  }
-  void set(const char* field, const std::vector<std::uint8_t>& ours) {
-    set(field, 2, words_of(ours),
-        [](std::size_t, std::uint32_t, std::uint32_t) { return false; });
-  }
-  void set(const char* field, const std::vector<float>& ours) {
-    set(field, 8, words_of(ours),
-        [](std::size_t, std::uint32_t a, std::uint32_t b) {
-          return is_nan_bits(a) && is_nan_bits(b);
-        });
-  }
-  static std::string hex(std::uint32_t word, std::size_t digits) {
-    return fmt::format("{:0{}x}", word, digits);
-  }
+  const std::string& difference() const { return results_.difference(); }
 
+ private:
   float float_field(const char* name) const {
     return read_float(name, json_member(record_, name));
   }
@@ -234,34 +151,82 @@ class CodePlayer {
     refuse_json(known.c_str(), record_[known], "one of the recipe");
   }
 
-  static Matrix matrix_of(const CodeInputs::Input& input) {
-    return {const_cast<std::uint16_t*>(input.bits.data()), input.rows,
-            input.columns, kBFloat16};
-  }
-  static Tensor tensor_of(const CodeInputs::Input& input) {
-    return {const_cast<std::uint16_t*>(input.bits.data()), input.bits.size(),
-            kBFloat16};
+  // option_field() returns the index of the record's word, 0 if it has none.
+  template <class Enum, std::size_t kCount>
+  Enum option_field(const char* name,
+                    const char* const (&words)[kCount]) const {
+    if (!record_.contains(name)) return Enum{};
+    const auto found = std::find(std::begin(words), std::end(words),
+                                 text_field(record_, name));
+    if (found == std::end(words)) {
+      refuse_json(name, record_[name],
+                  "one of " + joined({std::begin(words), std::end(words)}));
+    }
+    return static_cast<Enum>(found - std::begin(words));
   }
 
-  void hadamard(const CodeInputs::Input& input) {
-    std::vector<std::uint16_t> turned, out(input.bits.size());
-    for (std::size_t c = 0; c < input.columns; ++c) {
-      for (std::size_t r = 0; r < input.rows; ++r) {
-        turned.push_back(input.bits[r * input.columns + c]);
-      }
+  // random_field() returns the random bits of stochastic rounding.
+  std::vector<std::uint8_t> random_field(const CodeInput& input) const {
+    const std::vector<std::uint8_t> random =
+        bytes_of(words_field(record_, "random_octets", kCodes));
+    if (random.size() != input.rows * input.columns) {
+      refuse_json("random_octets", random.size(), "one of each element");
     }
-    hadamard_transform({turned.data(), input.columns, input.rows, kBFloat16},
-                       {out.data(), input.columns, input.rows, kBFloat16},
-                       &machine_);
+    return random;
+  }
+
+  void cast(const CodeInput& input) {
+    constexpr const char* kRoundings[] = {"nearest_even", "nearest_away",
+                                          "stochastic", "up", "down"};
+    constexpr const char* kPolicies[] = {
+        "saturate", "overflow", "cuda_saturate", "cuda", "torch", "ml_dtypes"};
+    const ScalarType format = format_field(record_, "cast");
+    QuantizeOptions options;
+    options.rounding = option_field<Rounding>("rounding", kRoundings);
+    options.policy = option_field<CastPolicy>("policy", kPolicies);
+    if (record_.contains("scale")) options.scale = float_field("scale");
+    std::vector<std::uint8_t> random;
+    if (options.rounding == Rounding::stochastic) {
+      random = random_field(input);
+      options.random = random.data();
+    }
+    results_.set("codes", format, quantized(input, format, options),
+                 CodeResults::never, Layout{input}.places(format));
+  }
+
+  Words quantized(const CodeInput& input, ScalarType format,
+                  const QuantizeOptions& options) {
+    std::vector<std::uint8_t> codes(
+        code_count(format, input.rows * input.columns));
+    quantize(input.tensor(), {codes.data(), codes.size(), format}, options,
+             &machine_);
+    return words_of(codes);
+  }
+
+  void hadamard(const CodeInput& input) {
+    const std::size_t rows = input.columns, columns = input.rows;
+    const Layout layout{input, true};
+    std::vector<float> turned;
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+      const std::uint32_t bits = layout.bits(i / columns, i % columns);
+      turned.push_back(
+          float_from_bits(input.type == kFloat32 ? bits : bits << 16));
+    }
+    hadamard_transform({turned.data(), rows, columns, kFloat32},
+                       {turned.data(), rows, columns, kFloat32}, &machine_);
+    Words ours;
+    for (const float value : turned) ours.push_back(bfloat16_from_float(value));
     // The sign of a zero depends on the order of the sum.
-    set("bf16", 4, Words(out.begin(), out.end()),
+    results_.set(
+        "bf16", kBFloat16, ours,
         [](std::size_t, std::uint32_t a, std::uint32_t b) {
           return (is_zero(a << 16) && is_zero(b << 16)) ||
-                 (is_nan_bits(a << 16) && is_nan_bits(b << 16));
-        });
+                 (is_nan(a << 16) && is_nan(b << 16));
+        },
+        layout.places(kBFloat16));
   }
 
-  void tensor(const CodeInputs::Input& input, bool torchao) {
+  void tensor(const CodeInput& input, bool torchao) {
     const ScalarType format = format_field(record_, "fmt");
     const std::size_t at = format == kFloat8E5M2 ? 1 : 0;
     ScalerOptions options;
@@ -273,22 +238,18 @@ class CodePlayer {
     ScaleManager manager = ScaleManager::from_name(
         torchao ? "torchao.float8.tensorwise" : "te.Float8CurrentScaling", 1, 1,
         options);
-    manager.observe(at, amax(tensor_of(input), !torchao, &machine_));
+    manager.observe(at, amax(input.tensor(), !torchao, &machine_));
     manager.update();
     QuantizeOptions cast;
     cast.scale = manager.scale(at);
     if (!torchao) cast.policy = CastPolicy::cuda_saturate;
-    std::vector<std::uint8_t> codes(code_count(format, input.bits.size()));
-    quantize(tensor_of(input), {codes.data(), codes.size(), format}, cast,
-             &machine_);
-    set("scale", std::vector<float>{cast.scale});
-    if (!torchao) {
-      set("scale_inv", std::vector<float>{manager.scale_inv(at)});
-    }
-    set("codes", codes);
+    results_.set("scale", cast.scale);
+    if (!torchao) results_.set("scale_inv", manager.scale_inv(at));
+    results_.set("codes", format, quantized(input, format, cast),
+                 CodeResults::never, Layout{input}.places(format));
   }
 
-  void blocks(const CodeInputs::Input& input, const BlockSource& source) {
+  void blocks(const CodeInput& input, const BlockSource& source) {
     const bool nvfp4 = source.scaling == BlockScaling::te_nvfp4;
     const ScalarType format =
         nvfp4 ? kFloat4E2M1FNX2 : format_field(record_, "fmt");
@@ -301,60 +262,78 @@ class CodePlayer {
     const bool by_column =
         record_.contains("dir") && text_field(record_, "dir") == "col";
     if (nvfp4) {
-      options.tensor_amax = amax(tensor_of(input), true, &machine_);
-      set("global_amax", std::vector<float>{options.tensor_amax});
+      options.tensor_amax = amax(input.tensor(), true, &machine_);
+      results_.set("global_amax", options.tensor_amax);
     }
-    Matrix x = matrix_of(input);
+    const Matrix x = input.matrix();
     if (source.scaling == BlockScaling::microxcaling) {
-      return fake_quantize(x, format, options);
+      return fake_quantize(input, format, options);
     }
+    Layout layout{input, by_column};
+    const std::size_t columns = layout.columns();
+    layout.block = block_length(source.scaling, columns);
     Codes out;
-    const auto quantized = [&]() -> const std::vector<std::uint8_t>& {
-      const std::size_t rows = by_column ? x.columns : x.rows;
-      const std::size_t columns = by_column ? x.rows : x.columns;
-      const BlockCodes view = make(out, rows, columns, format, options);
+    const auto codes_of = [&] {
+      const BlockCodes view =
+          make(out, by_column ? x.columns : x.rows, columns, format, options);
       quantize_blocks(x, by_column ? nullptr : &view,
                       by_column ? &view : nullptr, options, &machine_);
-      return out.codes;
+      return words_of(out.codes);
     };
-    const std::vector<std::uint8_t> codes = quantized();
-    const std::vector<std::uint8_t>& scales = out.narrow_scales;
-    if (!scales.empty()) {
-      set(source.scales, scales);
-    } else {
-      // The scales of torchao are the factors.
-      if (source.scaling == BlockScaling::torchao_float8_power_of_2) {
-        for (float& scale : out.wide_scales) scale = 1 / scale;
-      }
-      set(source.scales, out.wide_scales);
+    const Words codes = codes_of();
+    // The scales of torchao are the factors.
+    if (source.scaling == BlockScaling::torchao_float8_power_of_2) {
+      for (float& scale : out.wide_scales) scale = 1 / scale;
     }
+    const std::size_t in_row = (columns + layout.block - 1) / layout.block;
+    const bool is_narrow = !out.narrow_scales.empty();
+    const Words scales =
+        is_narrow ? words_of(out.narrow_scales) : words_of(out.wide_scales);
+    const ScalarType scale_type = !is_narrow ? kFloat32
+                                  : nvfp4    ? kFloat8E4M3FN
+                                             : kFloat8E8M0FNU;
+    // Float32 scales of squares are those of as many rows.
+    const std::size_t rows_of_scale =
+        options.square && !is_narrow ? layout.block : 1;
+    results_.set(source.scales, scale_type, scales, CodeResults::both_nan,
+                 [&](std::size_t i) {
+                   Place place =
+                       layout.place(i / in_row * rows_of_scale * columns +
+                                    i % in_row * layout.block);
+                   place.count = 0;
+                   return place;
+                 });
+    const auto place_of = [&](std::size_t i) {
+      Place place = layout.places(format)(i);
+      const std::size_t element = i * (format == kFloat4E2M1FNX2 ? 2 : 1);
+      place.more +=
+          ", scale " +
+          number_text(scales[element / columns / rows_of_scale * in_row +
+                             element % columns / layout.block],
+                      scale_type);
+      return place;
+    };
     const bool is_torchao = source.policy == CastPolicy::saturate;
-    set("codes", 2, words_of(codes),
+    results_.set(
+        "codes", format, codes,
         [&](std::size_t i, std::uint32_t, std::uint32_t) {
-          return is_torchao && !scales.empty() &&
+          return is_torchao && is_narrow &&
                  scales[i * scales.size() / codes.size()] == 0xff;
-        });
+        },
+        place_of);
     if (!record_.contains("random_octets")) return;
-    const std::vector<std::uint8_t> random =
-        bytes_of(words_field(record_, "random_octets", 2));
-    if (random.size() != input.bits.size()) {
-      refuse_json("random_octets", random.size(), "one of each element");
-    }
+    const std::vector<std::uint8_t> random = random_field(input);
     options.rounding = Rounding::stochastic;
     options.random = random.data();
-    set("codes_stochastic", quantized());
+    results_.set("codes_stochastic", format, codes_of(), CodeResults::never,
+                 place_of);
   }
 
   static BlockCodes make(Codes& out, std::size_t rows, std::size_t columns,
                          ScalarType format, const BlockOptions& options) {
     const bool e8m0 = options.scaling <= BlockScaling::microxcaling;
     const bool e4m3 = options.scaling == BlockScaling::te_nvfp4;
-    const std::size_t block =
-        e8m0   ? 32
-        : e4m3 ? 16
-        : options.scaling <= BlockScaling::te_block_power_of_2
-            ? 128
-            : std::max<std::size_t>(1, columns);
+    const std::size_t block = block_length(options.scaling, columns);
     const bool is_narrow = e8m0 || e4m3;
     const std::size_t scale_rows =
         options.square && !is_narrow ? (rows + block - 1) / block : rows;
@@ -368,7 +347,8 @@ class CodePlayer {
   }
 
   // fake_quantize() sets the values of the codes of some rows.
-  void fake_quantize(Matrix x, ScalarType format, BlockOptions options) {
+  void fake_quantize(const CodeInput& input, ScalarType format,
+                     BlockOptions options) {
     const std::string round = text_field(record_, "round");
     if (round != "away" && round != "even") {
       refuse_json("round", round, "away or even");
@@ -376,8 +356,10 @@ class CodePlayer {
     if (round == "away") options.rounding = Rounding::nearest_away;
     const std::size_t first = size_field(record_, "first_row");
     const std::size_t rows = size_field(record_, "rows");
+    Matrix x = input.matrix();
     if (first + rows > x.rows) refuse_json("rows", rows, "rows of the input");
-    x.data = static_cast<std::uint16_t*>(x.data) + first * x.columns;
+    x.data = static_cast<std::uint8_t*>(x.data) +
+             first * x.columns * kFloatFormats[input.type].bytes;
     x.rows = rows;
     Codes out;
     const BlockCodes view = make(out, rows, x.columns, format, options);
@@ -385,96 +367,94 @@ class CodePlayer {
     std::vector<float> values(rows * x.columns);
     dequantize_blocks(view, {values.data(), rows, x.columns, kFloat32}, options,
                       &machine_);
+    const Layout layout{input, false, block_length(options.scaling, x.columns)};
     // There an exact -0 loses its sign; codes of MXINT8 have no -0.
-    set("values", 8, words_of(values),
-        [](std::size_t, std::uint32_t a, std::uint32_t b) {
-          return (is_zero(a) && is_zero(b)) ||
-                 (is_nan_bits(a) && is_nan_bits(b));
+    results_.set(
+        "values", kFloat32, words_of(values),
+        [](std::size_t i, std::uint32_t a, std::uint32_t b) {
+          return (is_zero(a) && is_zero(b)) || CodeResults::both_nan(i, a, b);
+        },
+        [&](std::size_t i) {
+          Place place = layout.place(first * x.columns + i);
+          place.first -= first * x.columns;
+          return place;
         });
   }
 
-  void exact_product() {
+  // product_of() is of codes with float32 scales, of MX blocks, or of NVFP4.
+  std::string product_of(const char* first, const char* second) {
     const std::size_t m = size_field(record_, "M"),
                       n = size_field(record_, "N"),
                       k = size_field(record_, "K");
-    Codes a, b;
-    a.codes = bytes_of(words_field(record_, "codes_a", 2));
-    b.codes = bytes_of(words_field(record_, "codes_b", 2));
-    const ScalarType a_type = format_field(record_, "a"),
-                     b_type = format_field(record_, "b");
-    const auto result = [&](float a_scale, float b_scale) {
-      a.wide_scales = {a_scale};
-      b.wide_scales = {b_scale};
-      return product_of(m, n, k,
-                        {a.code_tensor(a_type), a.scale_tensor(kFloat32)},
-                        {b.code_tensor(b_type), b.scale_tensor(kFloat32)});
+    Codes memory[2];
+    ScaledMatrix operands[2];
+    const std::string names[] = {first, second};
+    const bool has_blocks = record_.contains("scales_" + names[0]);
+    const bool nvfp4 = record_.contains("amax_" + names[0]);
+    const auto field = [&](const char* what, std::size_t i) {
+      return what + names[i];
     };
-    set("sums", result(1, 1));
-    set("out", result(float_field("scale_inv_a"), float_field("scale_inv_b")));
-  }
-
-  void nvfp4_product() {
-    const std::size_t m = size_field(record_, "M"),
-                      n = size_field(record_, "N"),
-                      k = size_field(record_, "K");
-    Codes x, w;
-    const auto operand = [&](Codes& memory, const char* codes,
-                             const char* scales, const char* amax) {
-      memory.codes = bytes_of(words_field(record_, codes, 2));
-      memory.narrow_scales = bytes_of(words_field(record_, scales, 2));
-      ScaledMatrix matrix;
-      matrix.codes = memory.code_tensor(kFloat4E2M1FNX2);
-      matrix.scales = memory.scale_tensor(kFloat8E4M3FN);
-      matrix.block = 16;
-      matrix.tensor_amax = float_field(amax);
-      return matrix;
+    for (std::size_t i = 0; i < 2; ++i) {
+      ScaledMatrix& one = operands[i];
+      const ScalarType format =
+          nvfp4 ? kFloat4E2M1FNX2 : format_field(record_, names[i].c_str());
+      const auto bytes = [&](const char* what) {
+        return bytes_of(words_field(record_, field(what, i).c_str(), kCodes));
+      };
+      memory[i].codes = bytes("codes_");
+      memory[i].wide_scales = {1};
+      if (has_blocks) {
+        memory[i].narrow_scales = bytes("scales_");
+        one.block = nvfp4 ? 16 : 32;
+      }
+      if (nvfp4) one.tensor_amax = float_field(field("amax_", i).c_str());
+      one.codes = memory[i].code_tensor(format);
+      one.scales = memory[i].scale_tensor(!has_blocks ? kFloat32
+                                          : nvfp4     ? kFloat8E4M3FN
+                                                      : kFloat8E8M0FNU);
+      one.rows = i == 0 ? m : n;
+      one.columns = k;
+    }
+    const auto set_product = [&](const char* result) {
+      std::vector<float> out(m * n);
+      product({out.data(), m, n, kFloat32}, operands[0], operands[1],
+              &machine_);
+      results_.set(
+          result, kFloat32, words_of(out), CodeResults::both_nan,
+          [&](std::size_t at) {
+            Place place{fmt::format("row {}, column {}", at / n, at % n), ""};
+            for (std::size_t i = 0; i < 2 && k <= kMaxShown; ++i) {
+              const std::size_t length =
+                  memory[i].codes.size() / operands[i].rows;
+              place.more += fmt::format("; codes of {} ", names[i]);
+              for (std::size_t c = 0; c < length; ++c) {
+                place.more += hex(
+                    memory[i].codes[(i == 0 ? at / n : at % n) * length + c],
+                    kCodes);
+              }
+            }
+            return place;
+          });
     };
-    set("out", product_of(m, n, k, operand(x, "codes_x", "scales_x", "amax_x"),
-                          operand(w, "codes_w", "scales_w", "amax_w")));
-  }
-
-  std::vector<float> product_of(std::size_t m, std::size_t n, std::size_t k,
-                                ScaledMatrix a, ScaledMatrix b) {
-    a.rows = m;
-    b.rows = n;
-    a.columns = b.columns = k;
-    std::vector<float> out(m * n);
-    product({out.data(), m, n, kFloat32}, a, b, &machine_);
-    return out;
+    if (!has_blocks) {
+      set_product("sums");
+      for (std::size_t i = 0; i < 2; ++i) {
+        memory[i].wide_scales[0] = float_field(field("scale_inv_", i).c_str());
+      }
+    }
+    set_product("out");
+    return nvfp4        ? "product of NVFP4"
+           : has_blocks ? "product of MX"
+                        : "product";
   }
 
   Json& record_;
-  bool check_;
+  CodeResults results_;
   CodeInputs& inputs_;
   Machine& machine_;
 };
 
 }  // namespace
-
-const CodeInputs::Input& CodeInputs::at(const std::string& name) {
-  if (inputs_.empty()) {
-    std::ifstream file(path_);
-    for (std::string line; std::getline(file, line);) {
-      const Json record = parse_json(line, kMaxRecordDepth);
-      Input input{size_field(record, "rows"), size_field(record, "cols"), {}};
-      for (const std::uint32_t word : words_field(record, "bf16", 4)) {
-        input.bits.push_back(static_cast<std::uint16_t>(word));
-      }
-      if (input.bits.size() != input.rows * input.columns) {
-        throw Failure(fmt::format("{}: bf16: got {} numbers, expected {} x {}",
-                                  path_, input.bits.size(), input.rows,
-                                  input.columns));
-      }
-      inputs_[text_field(record, "name")] = std::move(input);
-    }
-  }
-  const auto found = inputs_.find(name);
-  if (found == inputs_.end()) {
-    throw Failure(fmt::format("input: got {}, expected a name of {}",
-                              in_quotes(name), path_));
-  }
-  return found->second;
-}
 
 std::optional<RecordReplay> replay_codes(const std::string& line, bool check,
                                          CodeInputs& inputs, Machine& machine) {
@@ -483,18 +463,17 @@ std::optional<RecordReplay> replay_codes(const std::string& line, bool check,
       line.find("\"codes_") == std::string::npos) {
     return std::nullopt;
   }
-  const Json theirs = parse_json(line, kMaxRecordDepth);
+  Json ours = parse_json(line, kMaxRecordDepth);
   // The input of a scale manager is a dtype, and has an amax.
-  if (!theirs.is_object() || theirs.contains("amax") ||
-      !(theirs.contains("input") || theirs.contains("codes_a") ||
-        theirs.contains("codes_x"))) {
+  if (!ours.is_object() || ours.contains("amax") ||
+      !(ours.contains("input") || ours.contains("codes_a") ||
+        ours.contains("codes_x"))) {
     return std::nullopt;
   }
-  Json ours = theirs;
   try {
-    const std::string name = CodePlayer(ours, check, inputs, machine).play();
-    return RecordReplay{name, json_line(ours),
-                        check ? record_difference("", ours, theirs) : ""};
+    CodePlayer player(ours, check, inputs, machine);
+    const std::string name = player.play();
+    return RecordReplay{name, json_line(ours), player.difference()};
   } catch (const Error& error) {
     throw Failure(error.what());
   }

@@ -1,6 +1,6 @@
 // `swamp replay`: runs recorded traces of loss scalers and of scale managers,
-// and records of blocks and products of codes, through ours, and compares what
-// a record has.
+// and records of blocks, casts and products of codes, through ours, and
+// compares what a record has.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -235,7 +235,7 @@ Run add_replay(CLI::App& command) {
   command
       .add_option("FILE", options->files,
                   "traces, one JSON object per line (tests/golden/FORMAT.md,\n"
-                  "scales, blocks and products: "
+                  "scales, blocks, casts and products: "
                   "tests/golden/float8/README.md)")
       ->type_name("")
       ->required();
@@ -244,8 +244,9 @@ Run add_replay(CLI::App& command) {
   command.footer(
       "Runs swamp's scaler or scale manager of the same name, or the casts "
       "and\n"
-      "products of codes, and prints one JSON line per trace. The inputs of\n"
-      "blocks are in inputs.jsonl in the folder of FILE.\n"
+      "products of codes, and prints one JSON line per trace. A matrix is "
+      "part\n"
+      "of its record, or in inputs.jsonl in the folder of FILE.\n"
       "With --check it prints the differences instead, and ends with how many\n"
       "traces passed and failed. Records of other kinds are skipped.\n"
       "Exit code: 0; 1 when a check fails; 2 for a bad file or option.");

@@ -369,14 +369,8 @@ void check_record(const Source& source, const Json& record) {
   }
 }
 
-}  // namespace
-
-float read_float(const char* name, const Json& json) {
-  if (!is_float(json)) refuse_json(name, json, "8 hexadecimal digits");
-  return float_from_bits(static_cast<std::uint32_t>(
-      std::stoul(json.get_ref<const std::string&>(), nullptr, 16)));
-}
-
+// record_difference() returns the first place where two records differ, "" if
+// there is none. They have the same keys.
 std::string record_difference(const std::string& where, const Json& ours,
                               const Json& theirs) {
   if (ours == theirs) return "";
@@ -393,6 +387,14 @@ std::string record_difference(const std::string& where, const Json& ours,
   }
   return fmt::format("{} is {}, the file has {}", where, json_line(ours),
                      json_line(theirs));
+}
+
+}  // namespace
+
+float read_float(const char* name, const Json& json) {
+  if (!is_float(json)) refuse_json(name, json, "8 hexadecimal digits");
+  return float_from_bits(static_cast<std::uint32_t>(
+      std::stoul(json.get_ref<const std::string&>(), nullptr, 16)));
 }
 
 std::optional<RecordReplay> replay_scales(const std::string& line, bool check) {

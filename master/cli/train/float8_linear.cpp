@@ -100,8 +100,8 @@ void Float8Linear::multiply(const Matrix& out, const Values& a,
     narrow.data = wide_.data(), narrow.dtype = kFloat32;
   }
   ProductOptions options;
-  options.alpha = recipe_.nvfp4 ? a.amax * b.amax / (6 * 6 * 448 * 448)
-                                : a.factor * b.factor;
+  options.alpha =
+      recipe_.nvfp4 ? nvfp4_factor(a.amax, b.amax) : a.factor * b.factor;
   product(Matrices::dense(out.data, 1, out.rows, out.columns, out.dtype),
           transposes_a ? factors[0].transposed() : factors[0],
           transposes_b ? factors[1].transposed() : factors[1], options,

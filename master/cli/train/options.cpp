@@ -240,6 +240,16 @@ void TrainArguments::add_optimizer(CLI::App& command) {
            "momentum of sgd");
   add_real(command, "--clip-grad", options_.optimizer.clip_grad, 0, kLargest,
            "largest norm of all gradients; 0: no clipping");
+  command.add_flag(
+      "--use-distributed-optimizer", distributed_optimizer_,
+      "no effect: ranks always have a shard of the weights' float32 "
+      "copies and moments each");
+  add_integer(
+      command, "--timing-log-level", options_.timing_log_level, 0, 2,
+      "1 or 2: at every --log-interval also print the time of each part "
+      "of the optimizer's step, of the fastest and the slowest rank");
+  command.add_flag("--barrier-with-L1-time", options_.barrier_with_l1_time,
+                   "ranks wait for each other before each of these parts");
 }
 
 TrainOptions TrainArguments::settle(const CLI::App& command) {
@@ -249,6 +259,7 @@ TrainOptions TrainArguments::settle(const CLI::App& command) {
   settle_scale(command);
   settle_scaler(command);
   settle_optimizer(command);
+  settle_timers(command);
   settle_files(command);
   note_decisive();
   return options_;
@@ -402,6 +413,12 @@ void TrainArguments::settle_optimizer(const CLI::App& command) {
   sgd_.lr = adam_.lr;
   sgd_.weight_decay = adam_.weight_decay;
   options_.optimizer.optimizer = sgd_;
+}
+
+void TrainArguments::settle_timers(const CLI::App& command) const {
+  if (options_.timing_log_level > 0) return;
+  refuse(command, "--barrier-with-L1-time", "--timing-log-level 0",
+         "1 or 2, which have these timers");
 }
 
 void TrainArguments::settle_files(const CLI::App& command) const {

@@ -27,8 +27,10 @@ struct TrainOptions {
   std::uint64_t steps = 300;
   std::uint64_t log_interval = 10;
   std::uint64_t seed = 1;
-  std::size_t batch = 128;     // examples in a micro batch
-  std::size_t accumulate = 1;  // micro batches of a rank in a step
+  std::size_t batch = 128;            // examples in a micro batch
+  std::size_t accumulate = 1;         // micro batches of a rank in a step
+  int timing_log_level = 0;           // of the timers that are printed
+  bool barrier_with_l1_time = false;  // ranks wait before timers of level 1
   MixedPrecisionOptions optimizer;
   // The options that decide the bits of a run, by name, as text: a run that is
   // resumed must have the same.
@@ -68,6 +70,7 @@ class TrainArguments {
   void settle_scale(const CLI::App& command);
   void settle_scaler(const CLI::App& command);
   void settle_optimizer(const CLI::App& command);
+  void settle_timers(const CLI::App& command) const;
   void settle_files(const CLI::App& command) const;
   void note_decisive();
 
@@ -75,6 +78,7 @@ class TrainArguments {
   std::string dtype_;
   bool fp16_ = false;
   bool bf16_ = false;
+  bool distributed_optimizer_ = false;
   std::string fp8_format_;
   std::string fp8_recipe_ = "delayed";
   std::string fp4_format_;

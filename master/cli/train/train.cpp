@@ -124,6 +124,12 @@ void TrainingRun::require_same_ranks() {
   values["--accumulate"] = std::to_string(options_.accumulate);
   values["--steps"] = std::to_string(options_.steps);
   values["--save-interval"] = std::to_string(options_.save_interval);
+  values["--timing-log-level"] =
+      options_.timing_log_level > 0
+          ? fmt::format("1 or 2 every {} steps", options_.log_interval)
+          : "0";
+  values["--barrier-with-L1-time"] =
+      options_.barrier_with_l1_time ? "true" : "none";
   values["--checkpoint"] = options_.checkpoint.empty() ? "none" : "a file";
   values["--resume"] = options_.resume ? "true" : "none";
   values["TEXT"] = "one " + values["text"];
@@ -296,6 +302,10 @@ int TrainingRun::step() {
       record.next_scale != record.scale || !record.warning.empty() ||
       record.step == options_.steps) {
     say(step_text(record, options_.steps, skipped_, ranks_.count()));
+  }
+  if (options_.timing_log_level > 0 &&
+      record.step % options_.log_interval == 0) {
+    say(trainer_->timers_text(options_.log_interval));
   }
   if (!ranks_.first()) return record.signal;
   progress_.show(fmt::format("step {} of {}, loss {}, scale {}, skipped {}",

@@ -40,6 +40,7 @@ Trainer::Trainer(const TrainOptions& options, const std::string& text,
       random_(options.seed),
       model_(options.model, random_, machine),
       tensors_(model_.tensors()),
+      timers_(options.barrier_with_l1_time ? &ranks.communicator() : nullptr),
       optimizer_({{tensors_, {}, {}}}, optimizer_options(options, machine)) {}
 
 MixedPrecisionOptions Trainer::optimizer_options(const TrainOptions& options,
@@ -168,6 +169,26 @@ double Trainer::optimizer_seconds() const {
 double Trainer::unscale_seconds() const {
   const auto found = timers_.seconds().find("optimizer-unscale-and-check-inf");
   return found == timers_.seconds().end() ? 0.0 : found->second;
+}
+
+std::string Trainer::timers_text(std::uint64_t steps) {
+  std::vector<float> times;  // of each timer, and the negative
+  for (const auto& [timer, seconds] : timers_.seconds()) {
+    double& before = printed_seconds_[timer];
+    times.push_back(static_cast<float>(1e3 * (seconds - before) /
+                                       static_cast<double>(steps)));
+    times.push_back(-times.back());
+    before = seconds;
+  }
+  ranks_.communicator().max(times.data(), times.size());
+  std::string text = "(min, max) time across ranks (ms):\n";
+  std::size_t i = 0;
+  for (const auto& [timer, before] : printed_seconds_) {
+    text += fmt::format("    {:.<48}: ({:.2f}, {:.2f})\n", timer, -times[i + 1],
+                        times[i]);
+    i += 2;
+  }
+  return text;
 }
 
 TrainerState Trainer::state() const {

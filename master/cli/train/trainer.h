@@ -28,7 +28,10 @@ struct TrainerState {
 // Adds up the seconds of the optimizer's timers.
 class Timers : public StepObserver {
  public:
-  void start(const char* timer, int) override {
+  // `barrier` is null if the ranks need not wait before a timer of level 1.
+  explicit Timers(Communicator* barrier) : barrier_(barrier) {}
+  void start(const char* timer, int log_level) override {
+    if (barrier_ != nullptr && log_level == 1) barrier_->barrier();
     started_[timer] = std::chrono::steady_clock::now();
   }
   void stop(const char* timer) override {
@@ -48,6 +51,7 @@ class Timers : public StepObserver {
   }
 
  private:
+  Communicator* barrier_;
   std::map<std::string, std::chrono::steady_clock::time_point> started_;
   std::map<std::string, double> seconds_;
 };
@@ -78,6 +82,10 @@ class Trainer {
   // Seconds in the optimizer, and in its unscale alone.
   double optimizer_seconds() const;
   double unscale_seconds() const;
+  // timers_text() returns the milliseconds a step that each timer took since
+  // the last call, of the fastest and the slowest rank, as Megatron prints
+  // them. Collective.
+  std::string timers_text(std::uint64_t steps);
 
  private:
   MixedPrecisionOptions optimizer_options(const TrainOptions& options,
@@ -98,6 +106,7 @@ class Trainer {
   Model model_;
   std::vector<ModelParameter> tensors_;
   Timers timers_;
+  std::map<std::string, double> printed_seconds_;  // until the last call
   MixedPrecisionOptimizer optimizer_;
   Batch examples_;
   std::uint64_t steps_ = 0;

@@ -164,6 +164,32 @@ int main(void) {
   return finish();
 }
 
+#elif defined BUG_array_stored || defined BUG_array_read
+/* The argument of the spawn is the array. RIGHT: after the join. */
+int main(void) {
+  double seen = 0;
+  begin();
+  memcpy(out, in, sizeof in);
+  athread_spawn(kernel, (args_t*)out);
+#ifdef RIGHT
+  athread_join();
+#endif
+#ifdef BUG_array_read
+  seen += out[5];
+#else
+  out[5] += 100;
+#endif
+#ifdef RIGHT
+#ifdef BUG_array_stored
+  out[5] -= 100;
+#endif
+#else
+  athread_join();
+#endif
+  if (seen < 0) printf("%g\n", seen);
+  return finish();
+}
+
 #elif defined BUG_master_reads_late
 /* Sleeping is no join. RIGHT: a slave may also tell by a flag that it has ended,
  * for which the master waits. */

@@ -46,6 +46,61 @@ void kernel(args_t* from) {
 }
 #endif
 
+#if defined BUG_rma_only_barrier || defined BUG_rma_only_sender || \
+    defined BUG_rma_source_received || defined BUG_rma_reply_reset
+__thread_local double edge[2][4];
+__thread_local crts_rply_t sent, came;
+double edges[kSlaves];
+
+/* Barriers, local replies and messages of other slaves do not tell that data has
+ * arrived. */
+void kernel(args_t* from) {
+  const int next = (_PEN + 1) % kSlaves;
+  get_args(from);
+  get_part();
+  sent = came = 0;
+  CRTS_ssync_array();
+#ifdef BUG_rma_source_received
+  CRTS_rma_iput(part, &sent, 32, next, edge[0], &came);
+#ifdef RIGHT
+  CRTS_rma_wait_value(&sent, 1);
+#endif
+  CRTS_rma_wait_value(&came, 1);
+  /* BUG rma_source_received: source-modified */
+  part[0] += edge[0][0] - edge[0][0];
+#elif defined BUG_rma_reply_reset
+  CRTS_rma_iput(part, &sent, 32, next, edge[0], &came);
+  CRTS_rma_wait_value(&came, 1);
+#ifdef RIGHT
+  CRTS_ssync_array();
+#endif
+  /* BUG rma_reply_reset: stale-reply */
+  sent = 0;
+  CRTS_rma_iput(part, &sent, 32, next, edge[1], &came);
+  CRTS_rma_wait_value(&sent, 1);
+  CRTS_rma_wait_value(&came, 2);
+#else
+  CRTS_rma_iput(part, &sent, 32, next, edge[0], &came);
+#ifdef BUG_rma_only_sender
+  CRTS_rma_wait_value(&sent, 1);
+#ifdef RIGHT
+  CRTS_rma_wait_value(&came, 1);
+#endif
+#elif defined RIGHT
+  CRTS_rma_barrier();
+#endif
+  CRTS_ssync_array();
+  /* BUG rma_only_barrier: missing-wait */
+  /* BUG rma_only_sender: missing-wait */
+  edges[_PEN] = edge[0][0];
+  CRTS_rma_wait_value(&sent, 1);
+#endif
+  CRTS_ssync_array();
+  compute();
+  put_part();
+}
+#endif
+
 #ifdef BUG_rma_source
 __thread_local double edge[4];
 __thread_local crts_rply_t got, sent, came;
@@ -232,7 +287,7 @@ void kernel(args_t* from) {
 __thread_local double edge[2][4];
 __thread_local crts_rply_t sent, came;
 
-/* RIGHT: the wait for the reply, or an answer of the receiver. */
+/* RIGHT: the wait for the reply, or a barrier after the receiver's wait. */
 void kernel(args_t* from) {
   get_args(from);
   get_part();
@@ -246,6 +301,7 @@ void kernel(args_t* from) {
     if (i == 0) {
       CRTS_rma_wait_value(&sent, 1);
     } else {
+      CRTS_rma_wait_value(&came, 2);
       CRTS_ssync_array();
     }
 #endif
@@ -436,6 +492,21 @@ void kernel(args_t* from) {
   athread_dma_wait_value(&reply, 1);
   compute();
   put_part();
+}
+#endif
+
+#ifdef BUG_packet_missing
+void kernel(args_t* from) {
+  long number = 7;
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+#ifdef RIGHT
+  if (_PEN == 0) asm volatile("putr %0,%1\n" ::"r"(number), "r"(1) : "memory");
+#endif
+  /* BUG packet_missing: hang */
+  if (_PEN == 1) asm volatile("getr %0\n" : "=r"(number)::"memory");
 }
 #endif
 

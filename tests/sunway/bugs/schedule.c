@@ -79,6 +79,28 @@ void kernel(args_t* from) {
 }
 #endif
 
+#ifdef BUG_shared_tasks
+volatile long next_task;
+double pairs[kSlaves];
+
+/* Any slave takes a task. Two tasks add to one number. */
+void kernel(args_t* from) {
+  long task;
+  get_args(from);
+  while ((task = faal(&next_task, 1)) < kSlaves) {
+    athread_dma_get(part, args.in + task * kPart, sizeof part);
+    compute();
+    athread_dma_put(args.out + task * kPart, part, sizeof part);
+#ifdef RIGHT
+    pairs[task] += part[0];
+#else
+    /* BUG shared_tasks: overlap */
+    pairs[task / 2] += part[0];
+#endif
+  }
+}
+#endif
+
 #if defined BUG_volatile_counter || defined BUG_volatile_groups
 volatile int next;
 

@@ -12,6 +12,15 @@ void kernel(args_t* args) {
   compute();
   athread_dma_put(args->out + _PEN * kPart, part, sizeof part);
 }
+#elif defined BUG_array_stored || defined BUG_array_read
+void kernel(args_t* array) {
+  double* mine = (double*)array + _PEN * kPart;
+  athread_dma_get(part, mine, sizeof part);
+  compute();
+  /* BUG array_stored: overlap */
+  /* BUG array_read: overlap */
+  athread_dma_put(mine, part, sizeof part);
+}
 #else
 /* A kernel without a bug of its own. */
 void kernel(args_t* from) {

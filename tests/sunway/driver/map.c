@@ -11,6 +11,6 @@ void work(int* numbers) {
   volatile char text[2000];
   text[_PEN] = 1;
   line[1] = sum(_PEN) + text[_PEN];
-  if (line[1] < 0) printf("%g\n", big[_PEN]);
+  if (line[1] < 0) printf("%g\n", big[_PEN]), faaw(numbers, 1);
   athread_dma_put(numbers + 32 * _PEN, line, sizeof line);
 }

@@ -43,6 +43,7 @@ Transfer transfer(Kind kind, void* ldm, void* main, int length, int block,
 int issue(const Transfer& t, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
+  sunway::remember_get(slave, t);
   if (slave.observer) {
     slave.observer->issue(t, pc, false);
     return 0;
@@ -55,6 +56,7 @@ int issue(const Transfer& t, const void* pc) {
 int blocking(const Transfer& t, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
+  if (!t.writes_main()) ++slave.counters.get_waits;
   if (slave.observer) {
     slave.observer->blocking(t, pc);
   } else {

@@ -103,6 +103,17 @@ void report_hang(bool waits_for_master) {
                     others(all, waiting)});
     }
   }
+  if (place.wait->kind == Wait::Kind::packet) {
+    const std::string what = place.wait->what;
+    end_with({"hang", place.wait->pc, place.first,
+              what +
+                  (what.rfind("get", 0) == 0
+                       ? " waits for a packet that no slave sends"
+                       : " waits for room at a receiver that reads no more "
+                         "packets") +
+                  ": each packet needs one putr (putc) and one getr (getc)" +
+                  others(all, place)});
+  }
   end_with(
       {"sync-divergence", place.wait->pc, place.first,
        std::string(place.wait->what) +

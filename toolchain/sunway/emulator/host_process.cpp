@@ -61,19 +61,27 @@ constexpr char kDigits[] = "0123456789";
               ", expected " + expected);
 }
 
+constexpr std::uint64_t kMostSeed = 999999999;
+
+std::optional<std::uint64_t> whole_number(const char* text) {
+  const std::size_t length = std::strlen(text);
+  if (length == 0 || length > 18 || std::strspn(text, kDigits) != length) {
+    return std::nullopt;
+  }
+  return std::strtoull(text, nullptr, 10);
+}
+
 std::uint64_t number(const char* variable, std::uint64_t fallback,
                      std::uint64_t lowest, std::uint64_t highest) {
   const char* text = value_of(variable);
   if (text == nullptr) return fallback;
-  const std::size_t length = std::strlen(text);
-  const bool digits = length <= 18 && std::strspn(text, kDigits) == length;
-  const std::uint64_t value = digits ? std::strtoull(text, nullptr, 10) : 0;
-  if (!digits || value < lowest || value > highest) {
+  const std::optional<std::uint64_t> value = whole_number(text);
+  if (!value || *value < lowest || *value > highest) {
     refuse(variable, text,
            "a whole number from " + std::to_string(lowest) + " to " +
                std::to_string(highest));
   }
-  return value;
+  return *value;
 }
 
 bool flag(const char* variable) { return number(variable, 0, 0, 1) == 1; }
@@ -101,6 +109,24 @@ std::vector<std::string> read_suppressed(const char* name) {
     all.push_back(category + " " + place);
   }
   return all;
+}
+
+// read_schedules() reads SWAMP_CHECK_SCHEDULES: a number, or 1:SEED.
+void read_schedules(Settings& all) {
+  constexpr char kVariable[] = "SWAMP_CHECK_SCHEDULES";
+  constexpr std::uint64_t kMost = 1000;
+  const char* text = value_of(kVariable);
+  if (text == nullptr) return;
+  const bool has_seed = std::strncmp(text, "1:", 2) == 0;
+  const std::optional<std::uint64_t> value =
+      whole_number(has_seed ? text + 2 : text);
+  if (!value || *value > (has_seed ? kMostSeed : kMost)) {
+    refuse(kVariable, text,
+           "a whole number from 0 to " + std::to_string(kMost) +
+               ", or 1:SEED with a seed up to " + std::to_string(kMostSeed));
+  }
+  all.schedules = has_seed ? 1 : static_cast<int>(*value);
+  if (has_seed) all.schedule_seed = value;
 }
 
 Settings read_environment() {
@@ -136,11 +162,8 @@ Settings read_environment() {
   all.predict = flag("SWAMP_PREDICT");
   all.halt = flag("SWAMP_CHECK_HALT");
   all.main_access = flag("SWAMP_CHECK_MAIN_ACCESS");
-  all.seed = number("SWAMP_CHECK_SEED", 0, 0, 999999999);
-  if (value_of("SWAMP_CHECK_SCHEDULES") != nullptr) {
-    all.schedules =
-        static_cast<int>(number("SWAMP_CHECK_SCHEDULES", 0, 0, 1000));
-  }
+  all.seed = number("SWAMP_CHECK_SEED", 0, 0, kMostSeed);
+  read_schedules(all);
   all.timeout_seconds =
       static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
   if (const char* file = value_of(kReportFile)) {

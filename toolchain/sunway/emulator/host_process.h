@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,8 @@ struct Settings {
   bool main_access = false;  // SWAMP_CHECK_MAIN_ACCESS=1
   std::uint64_t seed = 0;    // SWAMP_CHECK_SEED: the order of the slaves
   int schedules = -1;        // SWAMP_CHECK_SCHEDULES; -1: chosen per launch
+  std::optional<std::uint64_t>
+      schedule_seed;  // of SWAMP_CHECK_SCHEDULES=1:SEED
   // SWAMP_CHECK_TIMEOUT: seconds without progress that count as a hang
   int timeout_seconds = 8;
   std::string report_file;  // SWAMP_CHECK_REPORT

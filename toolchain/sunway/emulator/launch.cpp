@@ -85,6 +85,8 @@ void start_slave(Machine& all, Slave& slave, SlaveFunction function,
   slave.cycle = std::max<std::uint64_t>(slave.cycle, nanoseconds() / 4 * 9);
   slave.clock_reads = 0;
   slave.atomic_operations = 0;
+  slave.asynchronous = false;
+  slave.gave_way = 0;
   slave.receiver_ns = 0;
   if (all.check) slave.wait = &slave.first_turn;
   if (slave.observer) slave.observer->launched();
@@ -128,6 +130,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       group.state = Group::State::running;
       group.singles = false;
       group.launched = all.num_threads;
+      group.begun = 0;
       ++group.spawns;
       group.remaining = all.num_threads;
       group.spawned_at = pc;

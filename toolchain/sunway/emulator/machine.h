@@ -64,7 +64,7 @@ using SlaveFunction = void (*)(void*);
 
 // Wait describes what a blocked slave waits for, and where.
 struct Wait {
-  enum class Kind { turn, reply, sync, node, master, lock };
+  enum class Kind { turn, reply, sync, packet, node, master, lock };
   Kind kind;
   const void* pc;
   const char* what;  // "ssync_array"
@@ -85,14 +85,18 @@ struct MasterWait {
 // Counters are what one slave did, for the cost model.
 struct Counters : predict::Traffic {
   std::uint64_t syncs = 0;
-  // Check mode: floating-point operations, and loads and stores of any memory.
-  std::uint64_t flops = 0, accesses = 0;
+  std::uint64_t get_waits =
+      0;  // for gets, while the slave has no other in flight
+  // Check mode: floating-point operations, and loads and stores of any memory,
+  // in halves: one of up to 16 bytes of a vector is a half.
+  std::uint64_t flops = 0, half_accesses = 0;
 
   void add(const Counters& more) noexcept {
     Traffic::add(more);
     syncs += more.syncs;
+    get_waits += more.get_waits;
     flops += more.flops;
-    accesses += more.accesses;
+    half_accesses += more.half_accesses;
   }
 };
 
@@ -134,10 +138,18 @@ struct Slave {
   pthread_t thread = {};
   sem_t start = {};
   sem_t ready = {};
-  Counters counters;                    // of this launch
+  Counters counters;                           // of this launch
+  std::atomic<std::uint64_t> rma_received{0};  // cycles, of this launch
+  // The reply word of the last get, if it was not waited for, and its value
+  // then.
+  const volatile void* last_get = nullptr;
+  int last_get_value = 0;
   std::uint64_t cycle = 0;              // of its clock, in check mode
   std::uint64_t clock_reads = 0;        // of this launch
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
+  bool asynchronous = false;  // check mode: it began transfers in this launch
+                              // that it or others have to wait for
+  int gave_way = 0;           // how often, at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Written under the machine's mutex.
   std::atomic<SlaveState> state{SlaveState::idle};
@@ -175,6 +187,7 @@ struct Group {
   bool singles = false;  // started by athread_create() and joined one by one
   bool owned = false;    // by a host thread, whose athread_spawn() uses it
   int launched = 0;
+  std::atomic<int> begun{0};  // slaves of the launch, in copy mode
   std::uint64_t spawns = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;
@@ -190,8 +203,8 @@ struct Group {
 
 // Order is what depends on timing on the real machine: which slave runs first,
 // whether a transfer happens when it is issued (eager) or when it is waited
-// for, and whether others run between a slave's read of a volatile word and its
-// next store (interleaved).
+// for, and whether others run before a lock or an atomic operation, and between
+// a slave's read of a volatile word and its next store (interleaved).
 struct Order {
   std::uint64_t seed = 0;
   bool eager = false;

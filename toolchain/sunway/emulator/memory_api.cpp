@@ -62,7 +62,10 @@ void releasing(const volatile void* word) {
 template <class Word>
 void lock(volatile Word* word, const void* pc) {
   sunway::Slave* slave = sunway::self();
-  if (slave != nullptr) sunway::take_turn(*slave);
+  if (slave != nullptr) {
+    sunway::give_way(*slave);
+    sunway::take_turn(*slave);
+  }
   if (!try_lock(word)) {
     const auto is_free = [word] {
       return __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0;
@@ -83,7 +86,10 @@ void lock(volatile Word* word, const void* pc) {
 template <class Word>
 bool trylock(volatile Word* word, const void* pc) {
   sunway::Slave* slave = sunway::self();
-  if (slave != nullptr) sunway::take_turn(*slave);
+  if (slave != nullptr) {
+    sunway::give_way(*slave);
+    sunway::take_turn(*slave);
+  }
   const bool mine = try_lock(word);
   if (mine) {
     acquired(word);
@@ -108,6 +114,7 @@ void unlock(volatile Word* word) {
 template <class Word>
 Word add(volatile Word* word, Word value, const void* pc) {
   sunway::Slave* slave = sunway::self();
+  if (slave != nullptr) sunway::give_way(*slave);
   if (slave != nullptr && slave->observer) {
     slave->observer->atomic(word, sizeof(Word), true, pc);
   } else if (sunway::observer != nullptr) {

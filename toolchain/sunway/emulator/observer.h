@@ -58,9 +58,11 @@ class SlaveObserver {
   // carried out. `other` is the remote slave, or this one for a broadcast;
   // `sends` is false for a get.
   virtual bool allows_rma(const Rma& rma, const Slave& other, bool sends) = 0;
-  // sent() is called after an asynchronous send with a reply word, and
+  // sent() is called at the end of a send, after its replies, and
   // fetched() after a get that was not passed to issue().
   virtual void sent(const Rma& rma) = 0;
+  // rma_barrier() completes all RMA that the slave began.
+  virtual void rma_barrier() = 0;
   virtual void fetched(const Transfer& transfer, const void* pc) = 0;
   // replies() is called before this slave raises another slave's reply word.
   virtual void replies(const volatile void* reply) = 0;
@@ -101,6 +103,9 @@ class SlaveObserver {
                         std::uint64_t number) = 0;
   virtual void acquires(Sync kind, const volatile void* object,
                         std::uint64_t number) = 0;
+  // gives_way() is called before an attempt to take a lock and before an atomic
+  // operation: others may run first.
+  virtual void gives_way() = 0;
   // tried() is called after an attempt to take a lock that was not free, and
   // atomic() before an atomic operation.
   virtual void tried(const volatile void* word, const void* pc) = 0;

@@ -45,14 +45,24 @@ struct Sums {
     all.add(slave);
     traffic.most_flops =
         std::max(traffic.most_flops, static_cast<double>(slave.flops));
-    most_accesses = std::max(most_accesses, ldm_accesses(slave));
+    const auto accesses = static_cast<double>(ldm_accesses(slave));
+    most_accesses = std::max(most_accesses, accesses);
+    most_waits = std::max(most_waits, slave.get_waits);
+    scalar = std::max(scalar,
+                      static_cast<double>(slave.flops) * predict::kScalarFlop +
+                          accesses * predict::kScalarAccess);
   }
   // Direct accesses of main memory are counted in words of 8 bytes.
   static std::uint64_t ldm_accesses(const Counters& slave) {
     const std::uint64_t direct = slave.direct_loads + slave.direct_stores;
-    return slave.accesses - std::min(slave.accesses, direct);
+    return (slave.half_accesses - std::min(slave.half_accesses, 2 * direct)) /
+           2;
   }
-  std::uint64_t most_accesses = 0;  // of LDM, of any slave
+  // Of any slave: accesses of LDM, waits for gets, and the cycles of scalar
+  // code.
+  double most_accesses = 0;
+  std::uint64_t most_waits = 0;
+  double scalar = 0;
 };
 
 void print_group(std::size_t i, const Sums& sums, std::uint64_t spawns) {
@@ -66,18 +76,26 @@ void print_group(std::size_t i, const Sums& sums, std::uint64_t spawns) {
     past_dma = ", PC2_GLD " + std::to_string(c.direct_loads) + ", PC3_GST " +
                std::to_string(c.direct_stores);
   }
-  char line[512];
+  char waits[160];
+  std::snprintf(
+      waits, sizeof waits,
+      "; of a slave's %llu gets, %llu are waited for while no other is in "
+      "flight: %.3f us",
+      number(sums.traffic.most_gets), number(sums.most_waits),
+      in_us(predict::dma_cycles(sums.traffic, sums.most_waits)));
+  char line[768];
   std::snprintf(
       line, sizeof line,
       "swamp: predict: cg %zu: PC3_REQ_DMA_GET %llu (%llu bytes, %llu lines), "
       "PC2_REQ_DMA_PUT %llu (%llu bytes, %llu whole lines, %llu partial)%s, "
       "RMA %llu (%llu bytes), syncs %llu, spawns %llu; transfers on "
-      "SW26010-Pro: %.3f us overlapped, %.3f us one after another",
+      "SW26010-Pro: %.3f us overlapped, %.3f us one after another%s",
       i, number(c.get_requests), number(c.get_bytes), number(c.lines_read),
       number(c.put_requests), number(c.put_bytes), number(c.lines_full),
       number(c.lines_partial), past_dma.c_str(), number(c.rma_requests),
       number(c.rma_bytes), number(c.syncs), number(spawns),
-      in_us(cycles.overlapped), in_us(cycles.one_after_another));
+      in_us(cycles.overlapped), in_us(cycles.one_after_another),
+      c.get_requests != 0 ? waits : "");
   print_line(line);
 }
 
@@ -90,9 +108,11 @@ void print_bound(const std::string& name, const Kernel& kernel) {
   }
   predict::Cycles most;
   Counters all;
+  double scalar = 0;
   for (const auto& [group, sums] : groups) {
     predict::Cycles cycles = predict::cycles_of(sums.traffic);
-    cycles.ldm = static_cast<double>(sums.most_accesses);
+    cycles.ldm = sums.most_accesses;
+    scalar = std::max(scalar, sums.scalar);
     most.raise(cycles);
     all.add(sums.all);
   }
@@ -109,7 +129,7 @@ void print_bound(const std::string& name, const Kernel& kernel) {
       std::begin(bounds), std::end(bounds),
       [](const Bound& a, const Bound& b) { return a.cycles < b.cycles; });
   if (bound.cycles == 0) return;
-  char text[512];
+  char text[768];
   std::snprintf(text, sizeof text,
                 "swamp: predict: %s: DMA %.3f us, RMA %.3f us", name.c_str(),
                 in_us(most.overlapped), in_us(most.rma));
@@ -119,10 +139,12 @@ void print_bound(const std::string& name, const Kernel& kernel) {
         text, sizeof text,
         ", LDM %.3f us (%llu accesses), arithmetic %.3f us (%llu flop): bound "
         "by %s, if all overlap; assumed: %.0f bytes of RMA, one access of LDM "
-        "and %.0f flop (float32 vectors of 8, fused) per cycle and slave",
+        "and %.0f flop (vectors of 8, fused) per cycle and slave; scalar code "
+        "in which every instruction waits for the one before (7 cycles a fused "
+        "multiply-add, 4 an access): %.3f us",
         in_us(most.ldm), number(Sums::ldm_accesses(all)),
         in_us(most.arithmetic), number(all.flops), bound.name,
-        predict::kRmaBytesPerCycle, predict::kFlopsPerCycle);
+        predict::kRmaBytesPerCycle, predict::kFlopsPerCycle, in_us(scalar));
     line += text;
   } else {
     line += "; LDM and arithmetic are counted with SWAMP_TRANSFER=check";
@@ -157,6 +179,8 @@ void report_ldm(const std::string& name, const Kernel& kernel) {
 void begin_part(Slave& slave) {
   slave.heap.restart_high_water();
   slave.counters = {};
+  slave.rma_received = 0;
+  slave.last_get = nullptr;
 }
 
 void end_part(Slave& slave) {
@@ -167,6 +191,7 @@ void end_part(Slave& slave) {
   if (slave.observer) {
     kernel.stack = std::max(kernel.stack, slave.observer->stack_bytes());
   }
+  slave.counters.rma_latency += slave.rma_received;
   kernel.slaves[&slave].add(slave.counters);
 }
 

@@ -55,8 +55,8 @@ void watch_crashes();
 void have_signal_stack();
 
 // What follows ends programs that cannot continue, in every transfer mode
-// (hang.cpp). report_hang() reports which slaves wait where. Under the machine's
-// mutex.
+// (hang.cpp). report_hang() reports which slaves wait where. Under the
+// machine's mutex.
 [[noreturn]] void report_hang(bool waits_for_master);
 // report_master_alone() is for a master that waits after all slaves have ended.
 [[noreturn]] void report_master_alone(const MasterWait& wait);

@@ -1,6 +1,7 @@
 // Transfers from LDM to LDM inside a core group: swamp_sunway/rma.h. A put and
 // a broadcast are carried out when they are issued; a get, in check mode, when
 // it is waited for.
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -39,6 +40,17 @@ void reply(const Slave& to, const Slave& from, volatile void* word) {
   if (word != nullptr) sunway::add_reply(sunway::as_seen_by(to, from, word));
 }
 
+// latency() returns the cycles of an RMA of two slaves without its bytes.
+std::uint64_t latency(const Slave& a, const Slave& b) {
+  const auto clusters = [](int x, int y) {
+    return static_cast<std::uint64_t>(std::abs(x / 2 - y / 2));
+  };
+  return swamp::predict::kRmaLatency +
+         swamp::predict::kRmaHop *
+             (clusters(a.id % sunway::kRowLength, b.id % sunway::kRowLength) +
+              clusters(a.id / sunway::kRowLength, b.id / sunway::kRowLength));
+}
+
 void send(Slave& slave, Slave& other, const Rma& rma) {
   std::byte* to = sunway::as_seen_by(other, slave, rma.remote);
   if (slave.observer &&
@@ -46,6 +58,10 @@ void send(Slave& slave, Slave& other, const Rma& rma) {
     return reply(other, slave, rma.remote_reply);
   }
   std::memmove(to, rma.local, static_cast<std::size_t>(rma.length));
+  if (&other != &slave) {
+    other.rma_received.fetch_add(latency(slave, other),
+                                 std::memory_order_relaxed);
+  }
   if (other.observer) {
     other.observer->received(to, rma.length, slave,
                              sunway::as_seen_by(other, slave, rma.remote_reply),
@@ -57,29 +73,32 @@ void send(Slave& slave, Slave& other, const Rma& rma) {
 bool start(Slave& slave, const Slave& other, const Rma& rma, bool sends) {
   sunway::take_turn(slave);
   ++slave.counters.rma_requests;
+  slave.counters.rma_latency += latency(slave, other);
   slave.counters.rma_bytes +=
       static_cast<std::uint64_t>(rma.length > 0 ? rma.length : 0);
   if (slave.observer) return slave.observer->allows_rma(rma, other, sends);
   return rma.length > 0;
 }
 
-void sent(Slave& slave, const Rma& rma) {
-  if (slave.observer && rma.local_reply != nullptr) slave.observer->sent(rma);
+// end_send() is the end of a call that sends.
+int end_send(Slave& slave, const Rma& rma, bool sent) {
+  if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
+  sunway::notify_receivers();
+  if (slave.observer && sent) slave.observer->sent(rma);
+  return 0;
 }
 
 int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma);
-  if (start(slave, other, rma, true)) {
+  const bool sends = start(slave, other, rma, true);
+  if (sends) {
     sunway::let_receivers_run(slave, other);
     send(slave, other, rma);
-    sent(slave, rma);
   } else if (slave.in_ldm(rma.remote_reply, 4)) {  // or it would hang as well
     reply(other, slave, rma.remote_reply);
   }
-  if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
-  sunway::notify_receivers();
-  return 0;
+  return end_send(slave, rma, sends);
 }
 
 int get(const Rma& rma, int id, bool wait) {
@@ -117,7 +136,8 @@ int get(const Rma& rma, int id, bool wait) {
 // spread() sends to all of the range, the sender included unless `others`.
 int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   Slave& slave = sunway::require_self(rma.call);
-  if (start(slave, slave, rma, true)) {
+  const bool sends = start(slave, slave, rma, true);
+  if (sends) {
     sunway::let_receivers_run(slave, range, mask);
     sunway::for_range(slave, range, mask, [&](Slave& other) {
       if (&other != &slave) send(slave, other, rma);
@@ -126,13 +146,8 @@ int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
     sunway::for_range(slave, range, mask,
                       [&](Slave& other) { own |= &other == &slave; });
     if (own && !others) send(slave, slave, rma);
-    sent(slave, rma);
   }
-  if (rma.local_reply != nullptr) {
-    sunway::add_reply(rma.local_reply);
-  }
-  sunway::notify_receivers();
-  return 0;
+  return end_send(slave, rma, sends);
 }
 
 int collect(const Rma& rma, Range range, bool is_root, bool others) {
@@ -177,8 +192,12 @@ int athread_rma_wait_value(volatile void* word, int value) {
   sunway::wait_reply("rma_wait_value", word, value, SWAMP_SUNWAY_CALLER());
   return 0;
 }
-int athread_rma_barrier() { return 0; }
-int athread_rma_all_barrier() { return 0; }
+int athread_rma_barrier() {
+  Slave& slave = sunway::require_self("rma_barrier");
+  if (slave.observer) slave.observer->rma_barrier();
+  return 0;
+}
+int athread_rma_all_barrier() { return athread_rma_barrier(); }
 
 #define SWAMP_COPY void *to, void *from
 #define SWAMP_LOCAL volatile void* local

@@ -273,7 +273,7 @@ void put(sunway::Range range, const void* value, std::size_t bytes, int to,
   };
   sunway::Machine& all = sunway::machine();
   sunway::Lock lock(all.mutex);
-  sunway::block(slave, {sunway::Wait::Kind::sync, pc, call, have_room}, lock);
+  sunway::block(slave, {sunway::Wait::Kind::packet, pc, call, have_room}, lock);
   packet.number = ++all.packets;
   packet.sender = &slave;
   packet.pc = pc;
@@ -294,7 +294,7 @@ void get(sunway::Range range, void* value, std::size_t bytes, const char* call,
   sunway::Lock lock(sunway::machine().mutex);
   sunway::block(
       slave,
-      {sunway::Wait::Kind::sync, pc, call, [&] { return !from.empty(); }},
+      {sunway::Wait::Kind::packet, pc, call, [&] { return !from.empty(); }},
       lock);
   if (slave.observer) {
     slave.observer->acquires(sunway::Sync::message, &from, from.front().number);

@@ -76,7 +76,7 @@ class Simulation {
   double end_of(const Track& track, const Op& op) {
     if (op.what == Op::What::rma) {
       return track.now +
-             in_ns(predict::kRmaLatency +
+             in_ns(static_cast<double>(predict::kRmaLatency) +
                    static_cast<double>(op.number) / predict::kRmaBytesPerCycle);
     }
     const bool get = op.what == Op::What::get;

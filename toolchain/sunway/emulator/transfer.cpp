@@ -57,6 +57,16 @@ void count(Slave& slave, const Transfer& transfer) noexcept {
   }
 }
 
+void remember_get(Slave& slave, const Transfer& t) noexcept {
+  if (t.reply == nullptr || (t.writes_main() && t.reply != slave.last_get)) {
+    return;
+  }
+  const int before =
+      t.reply == slave.last_get ? slave.last_get_value : read_reply(t.reply);
+  slave.last_get = t.reply;
+  slave.last_get_value = before + 1;
+}
+
 std::byte* as_seen_by(const Slave& other, const Slave& slave,
                       const volatile void* address) noexcept {
   auto* here = static_cast<std::byte*>(const_cast<void*>(address));
@@ -160,6 +170,11 @@ void wait_reply(const char* call, volatile void* reply, int value,
                 const void* pc) {
   Slave& slave = require_self(call);
   if (slave.observer) slave.observer->wait_begins(reply, value, call, pc);
+  if (reply != nullptr && reply == slave.last_get &&
+      value >= slave.last_get_value) {
+    slave.last_get = nullptr;
+    ++slave.counters.get_waits;
+  }
   if (read_reply(reply) < value) {
     Machine& all = machine();
     Lock lock(all.mutex);

@@ -70,6 +70,9 @@ inline int read_reply(const volatile void* reply) noexcept {
 // count() adds the transfer to the slave's counters.
 void count(Slave& slave, const Transfer& transfer) noexcept;
 
+// remember_get() notes an asynchronous transfer for Counters::get_waits.
+void remember_get(Slave& slave, const Transfer& transfer) noexcept;
+
 // as_seen_by() translates an address in `slave`'s LDM to the same place in
 // `other`'s. An address outside LDM stays as it is.
 std::byte* as_seen_by(const Slave& other, const Slave& slave,

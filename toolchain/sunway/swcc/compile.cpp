@@ -298,6 +298,25 @@ std::string with_block_sizes(const std::string& text) {
   return source_of(tokens);
 }
 
+// with_one_register() leaves out all errors of registers that gcc does not know
+// but the first: a block of assembly may name a hundred.
+std::string with_one_register(const std::string& errors) {
+  std::istringstream lines(errors);
+  std::string line, kept;
+  bool any = false;
+  bool skips = false;
+  while (std::getline(lines, line)) {
+    if (line.empty() || line[0] != ' ') {
+      const bool is_one =
+          line.find("error: unknown register name") != std::string::npos;
+      skips = is_one && any;
+      any = any || is_one;
+    }
+    if (!skips) kept += line + "\n";
+  }
+  return kept;
+}
+
 // rewritten() compiles a rewritten copy of a source that gcc refused with these
 // errors, and returns the copy, or ends swcc with the errors that remain.
 std::string rewritten(const Options& options, const std::string& source,
@@ -328,7 +347,7 @@ std::string rewritten(const Options& options, const std::string& source,
     }
     left = remaining_errors(errors, left);
   }
-  std::fputs(left.c_str(), stderr);
+  std::fputs(with_one_register(left).c_str(), stderr);
   const bool assembly =
       left.find("no such instruction") != std::string::npos ||
       left.find("impossible constraint in") != std::string::npos ||
@@ -427,7 +446,15 @@ void compile(const Options& options) {
     if (output.empty() && has(options.rest, "-c")) {
       output = std::filesystem::path(source).stem().string() + ".o";
     }
-    compile_one(options, source, output);
+    if (makes_objects(options) && std::filesystem::exists(output) &&
+        !file_exists(output)) {
+      // objcopy wants a file: -o /dev/null.
+      const std::string object = temporary_file(".o");
+      compile_one(options, source, object);
+      write_file(output, read_file(object));
+    } else {
+      compile_one(options, source, output);
+    }
   }
 }
 

@@ -20,7 +20,7 @@ namespace swcc {
 namespace {
 
 constexpr const char* kMachine[] = {"athread_", "CRTS_", "swamp_", "ldm_",
-                                    "mem"};
+                                    "mem",      "faal",  "faaw",   "updt_"};
 constexpr long kPro = 256 * 1024, kFirst = 64 * 1024;
 
 std::string readable(const std::string& name) {

@@ -215,7 +215,7 @@ std::string usage() {
          "  SWAMP_CHECK_SEED       a different order of the slaves: 1, 2, ...\n"
          "  SWAMP_CHECK_SCHEDULES  number of further orders in which each "
          "spawn "
-         "runs, 0 to 1000\n"
+         "runs, 0 to 1000; 1:SEED only that of a report\n"
          "  SWAMP_CHECK_HALT=1     end at the first report\n"
          "  SWAMP_CHECK_REPORT     a file for the reports, in JSON lines\n"
          "  SWAMP_CHECK_SUPPRESS   a file of reports that are meant, lines of "

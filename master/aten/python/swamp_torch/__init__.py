@@ -16,8 +16,9 @@ float32 arithmetic for 16-bit tensors in :mod:`swamp_torch.functional` and
 :mod:`swamp_torch.nn`. :mod:`swamp_torch.moe` has the operators of mixtures of
 experts, :mod:`swamp_torch.float8` training in float8, MXFP8, NVFP4 and HiFloat8.
 :mod:`swamp_torch.tensor_parallel` divides linear layers over ranks, with the bits of
-one process. :mod:`swamp_torch.lightning` and :mod:`swamp_torch.transformers` are for
-models and trainers of these packages. These three are imported when they are first
+one process. :mod:`swamp_torch.offload` has the optimizers for models on GPUs, with
+their state and step on the CPU. :mod:`swamp_torch.lightning` and :mod:`swamp_torch.transformers` are for
+models and trainers of these packages. These four are imported when they are first
 used.
 
 If PyTorch is missing or is not the version that the package was built for, the
@@ -42,12 +43,12 @@ from ._optimizer import SGD, Adam, AdamW  # noqa: E402
 _compile.register()
 
 if TYPE_CHECKING:
-    from . import (lightning as lightning, tensor_parallel as tensor_parallel,
-                   transformers as transformers)
+    from . import (lightning as lightning, offload as offload,
+                   tensor_parallel as tensor_parallel, transformers as transformers)
 else:
     def __getattr__(name: str) -> Any:
         """Imports modules that need other packages, or time, when they are first used."""
-        if name in ("lightning", "tensor_parallel", "transformers"):
+        if name in ("lightning", "offload", "tensor_parallel", "transformers"):
             return importlib.import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

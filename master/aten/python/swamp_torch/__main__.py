@@ -1,11 +1,12 @@
 """``python -m swamp_torch``: what is installed, what is active after the import, and
-a measurement of this machine that takes about 5 seconds. With TEXT also trains small
+a measurement of this machine that takes at most 5 seconds. With TEXT also trains small
 transformers on that file in 16 bits, with stock PyTorch's kernels and with swamp's,
 which takes about two minutes: first the optimizer's step under autocast, whose bits
 must be equal, then the whole training, in which swamp's losses and gradients must not
 be worse. Exit code: 1 if they are."""
 
 import argparse
+import os
 import sys
 import time
 from typing import Callable, List, Tuple
@@ -14,7 +15,7 @@ import torch
 
 from . import AdamW, _demo, disabled, enable, info, is_active
 
-_SECONDS = 0.3  # of each figure
+_SECONDS = 0.2  # of each figure
 
 
 def _linear(dtype: torch.dtype, ours: bool) -> Callable[[], object]:
@@ -62,6 +63,17 @@ def _measure(case: Callable[[torch.dtype, bool], Callable[[], object]],
         return _milliseconds(case(dtype, ours))
 
 
+def _seconds_of_others() -> float:
+    """Processor time that other processes have used, if Linux tells it."""
+    try:
+        with open("/proc/stat") as file:
+            ticks = [int(word) for word in file.readline().split()[1:8]]
+    except OSError:
+        return 0.0
+    used = sum(ticks) - ticks[3] - ticks[4]  # idle, and waiting for files
+    return used / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m swamp_torch", description=__doc__)
     parser.add_argument("text", metavar="TEXT", nargs="?", help="a file to train on")
@@ -78,16 +90,22 @@ def main() -> None:
                 "attention": is_active(attention=True),
                 "reproducible": is_active(reproducible=True)}
     print("active: " + ", ".join(n for n, on in switches.items() if on)
-          + "; not active: " + ", ".join(n for n, on in switches.items() if not on))
+          + "; swamp_torch.enable() can switch on: "
+          + ", ".join(f"{n}=True" for n, on in switches.items() if not on))
     print(f"{'milliseconds, forward and backward':36}{'float32':>9}{'stock':>9}"
           f"{'swamp':>9}{'stock/swamp':>13}", flush=True)
     torch.manual_seed(0)
+    start, others = time.perf_counter(), _seconds_of_others()
     for name, case in _CASES:
         reference = _measure(case, torch.float32, False)
         for dtype in (torch.float16, torch.bfloat16):
             stock, swamp = (_measure(case, dtype, ours) for ours in (False, True))
             print(f"{name + ', ' + str(dtype)[6:]:36}{reference:9.2f}{stock:9.2f}"
                   f"{swamp:9.2f}{stock / swamp:13.2f}", flush=True)
+    busy = (_seconds_of_others() - others) / (time.perf_counter() - start)
+    if busy > 0.1:
+        print(f"This machine is busy: other processes used {busy:.1f} of "
+              f"{os.cpu_count()} cores meanwhile. Run this again when it is idle.")
     if arguments.text is not None:
         print()
         if not _demo.main(arguments.text, arguments.steps or 40,

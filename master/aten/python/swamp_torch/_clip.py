@@ -6,7 +6,7 @@ from typing import Iterable, List, Optional, Union
 import torch
 
 from ._operators import number
-from ._optimizer_checks import check_max_norm
+from ._optimizer_checks import ClipRule, check_clip_rule, check_max_norm
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32,
                      torch.float64))
@@ -36,7 +36,8 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
                     max_norm: float,
                     norm_type: float = 2.0,
                     error_if_nonfinite: bool = False,
-                    foreach: Optional[bool] = None) -> torch.Tensor:
+                    foreach: Optional[bool] = None, *,
+                    clip_rule: ClipRule = "megatron") -> torch.Tensor:
     """Clips the norm of all gradients together, in place, as
     ``torch.nn.utils.clip_grad_norm_`` does.
 
@@ -56,6 +57,8 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
         error_if_nonfinite: raise an error, before any gradient is written, if the
             norm is inf or nan.
         foreach: passed to PyTorch's function; ignored if swamp computes the norm.
+        clip_rule: "mindspore": the factor is ``max_norm / norm``; only for norms
+            that swamp computes.
 
     Returns:
         The norm before clipping, a tensor without dimensions: float64 if any
@@ -65,11 +68,13 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
         RuntimeError: the norm is inf or nan and ``error_if_nonfinite`` is set.
         TypeError: ``max_norm`` is None.
         ValueError: ``max_norm`` is negative or nan, with which PyTorch's function
-            turns the gradients round or makes them nan.
+            turns the gradients round or makes them nan. ``clip_rule`` is unknown,
+            or "mindspore" for a norm that PyTorch computes.
     """
     if max_norm is None:
         raise TypeError("max_norm: got None, expected a number")
     check_max_norm(max_norm)
+    check_clip_rule(clip_rule)
     parameters = ([parameters] if isinstance(parameters, torch.Tensor)
                   else list(parameters))
     grads = [p.grad for p in parameters if p.grad is not None]
@@ -79,6 +84,9 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
         parameters = [p for p in parameters
                       if p.grad is not None and p.grad.numel() != 0]
     if not grads or norm_type != 2.0 or not all(map(_is_ours, grads)):
+        if grads and clip_rule != "megatron":
+            raise ValueError(f"clip_rule: got {clip_rule!r} for gradients or a norm "
+                             "that swamp does not compute, expected 'megatron'")
         return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type,
                                               error_if_nonfinite, foreach)
     norm: torch.Tensor = torch.ops.swamp.grad_norm_and_check(
@@ -89,7 +97,8 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
             "`parameters` is non-finite, so it cannot be clipped. To disable "
             "this error and scale the gradients by the non-finite norm anyway, "
             "set `error_if_nonfinite=False`")
-    factor = float(max_norm) / (norm.item() + 1e-6)
+    divisor = norm.item() + (1e-6 if clip_rule == "megatron" else 0.0)
+    factor = float(max_norm) / divisor if divisor else 1.0
     if not factor >= 1.0:  # nan is passed to all gradients, as in PyTorch
         _multiply(grads, factor)
     if any(g.dtype is torch.float64 for g in grads):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import warnings
 
 from . import _build
@@ -10,7 +11,13 @@ __version__: str = _build.VERSION
 
 _MINORS = sorted(_build.LIBRARIES,
                  key=lambda minor: [int(part) for part in minor.split(".")])
-_INSTALL = f"`pip install torch=={_MINORS[-1]}.*`"
+
+
+def _why_not(found: str) -> str:
+    """One line for an import that fails."""
+    return (f"swamp_torch {__version__}: {sys.executable} has {found}, expected PyTorch "
+            f"{' or '.join(_MINORS)}: `pip install torch=={_MINORS[-1]}.*`, or build "
+            "swamp_torch for yours: `pip install --no-build-isolation .` in its sources")
 
 
 def library_for(found: str, where: str) -> str:
@@ -30,11 +37,7 @@ def library_for(found: str, where: str) -> str:
     if release and release[1] in _build.LIBRARIES:
         here = os.path.dirname(os.path.abspath(__file__))
         return os.path.join(here, _build.LIBRARIES[release[1]])
-    raise ImportError(
-        f"swamp_torch {__version__} was built for releases of PyTorch "
-        f"{', '.join(_MINORS)}, and this is PyTorch {found} ({where}). Install "
-        f"one of them, {_INSTALL}, or build swamp_torch for yours: "
-        "`pip install --no-build-isolation .` in swamp's sources.")
+    raise ImportError(_why_not(f"PyTorch {found} ({where})"))
 
 
 def load() -> None:
@@ -50,9 +53,7 @@ def load() -> None:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError(
-            f"swamp_torch {__version__} needs PyTorch {' or '.join(_MINORS)}, "
-            f"and there is none: {_INSTALL}.") from error
+        raise ImportError(_why_not("no PyTorch")) from None
     path = library_for(torch.__version__, os.path.dirname(torch.__file__))
     # A second copy of the library would register the operators twice, which ends
     # the process, so use a copy that is already loaded.

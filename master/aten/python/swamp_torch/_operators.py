@@ -257,13 +257,18 @@ def unscale_(grads: Union[torch.Tensor, Iterable[torch.Tensor]],
 
 
 def any_nonfinite(
-        tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
+        tensors: Union[torch.Tensor, Iterable[torch.Tensor]],
+        saturated: bool = False) -> torch.Tensor:
     """Searches for inf and nan; writes nothing.
 
     Args:
         tensors: CPU tensors of any shapes and strides; float16, bfloat16,
             float32, float64, float8_e4m3fn or float8_e5m2, which may be mixed.
             The list may be empty.
+        saturated: +-65504 in a float16 tensor counts, too: hardware that saturates
+            stores it in place of inf (Ascend's float status). It is a false alarm
+            if a number has just this value, and an overflow of an intermediate
+            result stays unseen.
 
     Returns:
         A new float32 tensor without dimensions: 1 if any element is inf or nan,
@@ -274,7 +279,8 @@ def any_nonfinite(
         NotImplementedError: one of another dtype or layout.
         TypeError: an element of the list that is not a Tensor.
     """
-    result: torch.Tensor = _ops.any_nonfinite(_list(tensors, "tensors"))
+    result: torch.Tensor = _ops.any_nonfinite(_list(tensors, "tensors"),
+                                                 saturated)
     return result
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from ._operators import number
-from ._optimizer_checks import (NO_CLIPPING, check_clipped, check_max_norm,
+from ._optimizer_checks import (NO_CLIPPING, ClipRule, check_clipped, check_max_norm,
                                 check_numbers, check_once, is_ours, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
                                 Moments, Rounding, check_storage, has_float32,
@@ -47,6 +47,7 @@ class _Optimizer(torch.optim.Optimizer):
     process_group: Optional[Any] = None
     unscale_grads: bool = False
     _collected: Optional[Collected] = None
+    _bucket_elements = 0  # of the parameters of one call, about; 0: any number
     _told = False  # of parameters that something else wrote
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[Any]:
@@ -138,15 +139,25 @@ class _Optimizer(torch.optim.Optimizer):
             self._step(getattr(self, "grad_scale", None))
         return loss
 
-    def _step(self, scale: Optional[Tensor]) -> None:
+    def _collect(self) -> Collected:
         for group in self.param_groups:
             _refuse_rules(group)
         now = self._collected
         if now is None or not now.is_current(self.param_groups, self.state,
                                              self._names_of):
             now = Collected(self.param_groups, self.state, self._names_of,
-                            self._counts_steps, now)
+                            self._counts_steps, now, self._bucket_elements)
             self._collected = now
+        return now
+
+    def _norm_of(self, now: Collected, inv_scale: Tensor) -> Tensor:
+        return now.grad_norm(inv_scale, self.process_group)
+
+    def _after(self, bucket: Bucket) -> None:
+        """Called after the step of each bucket."""
+
+    def _step(self, scale: Optional[Tensor]) -> None:
+        now = self._collect()
         self.grad_norm = None
         clips = any(group["max_norm"] for group in self.param_groups)
         if clips and now.sharded is not None and self.process_group is None:
@@ -160,7 +171,7 @@ class _Optimizer(torch.optim.Optimizer):
         self._follow_others(now)
         inv_scale = _inverse(scale)
         if clips and (now.buckets or now.is_split):
-            self.grad_norm = now.grad_norm(inv_scale, self.process_group)
+            self.grad_norm = self._norm_of(now, inv_scale)
         for index, bucket in enumerate(now.buckets):
             numbers = _numbers_of(bucket)
             if numbers != bucket.numbers:
@@ -168,6 +179,7 @@ class _Optimizer(torch.optim.Optimizer):
                 bucket.numbers = numbers
             now.lists.step(index, inv_scale, self.grad_norm)
             bucket.store_fresh()
+            self._after(bucket)
         if self.unscale_grads and scale is not None:
             now.unscale_grads(inv_scale)
         now.release()
@@ -267,7 +279,8 @@ class _Optimizer(torch.optim.Optimizer):
             restore(state["state"])
         super().__setstate__(state)
         for group in self.param_groups:
-            group.setdefault("max_norm", self.defaults["max_norm"])
+            for name in ("max_norm", "clip_rule"):
+                group.setdefault(name, self.defaults.get(name, "megatron"))
         self._collected = None
         self._told = False
         own_steps(self.state)
@@ -309,7 +322,8 @@ class Adam(_Adam, torch.optim.Adam):
                  maximize: bool = False, capturable: bool = False,
                  differentiable: bool = False, fused: Optional[bool] = None,
                  decoupled_weight_decay: bool = False,
-                 max_norm: Optional[float] = 0.0, master_weights: bool = True,
+                 max_norm: Optional[float] = 0.0, clip_rule: ClipRule = "megatron",
+                 master_weights: bool = True,
                  rounding: Rounding = "stochastic", moments: Moments = "float32",
                  seed: int = 0,
                  process_group: Optional[Any] = None,
@@ -320,6 +334,7 @@ class Adam(_Adam, torch.optim.Adam):
                          fused=fused,
                          decoupled_weight_decay=decoupled_weight_decay)
         self._set_options(process_group, unscale_grads, max_norm=max_norm,
+                          clip_rule=clip_rule,
                           master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -370,11 +385,13 @@ class AdamW(_Adam, torch.optim.AdamW):
         max_norm: if above 0, the group's gradients are multiplied by
             ``max_norm / (norm + 1e-6)`` if that is below 1; the norm is that of
             the unscaled gradients of all groups. 0 or None: no clipping.
+        clip_rule: "mindspore": the factor is ``max_norm / norm``, as that of
+            ``mindspore.ops.clip_by_global_norm``, which rounds once more.
         master_weights: False: 16-bit parameters have no float32 masters. Not with
             amsgrad, as other ``moments`` than float32.
         rounding: how they are rounded then. "stochastic": up or down at random,
             so that the mean is exact. "kahan": to nearest, and what is lost is
-            kept in ``compensation``, a tensor like the parameter.
+            kept in ``compensation``, a tensor like the parameter; refused with masters.
         moments: "float32", "bfloat16", rounded stochastically, "8bit", as in
             bitsandbytes, or "float8", as in torchao's AdamWFp8. The last two have
             codes of one byte, and for each block of 256 elements and moment its
@@ -434,7 +451,8 @@ class AdamW(_Adam, torch.optim.AdamW):
                  amsgrad: bool = False, *, maximize: bool = False,
                  foreach: Optional[bool] = None, capturable: bool = False,
                  differentiable: bool = False, fused: Optional[bool] = None,
-                 max_norm: Optional[float] = 0.0, master_weights: bool = True,
+                 max_norm: Optional[float] = 0.0, clip_rule: ClipRule = "megatron",
+                 master_weights: bool = True,
                  rounding: Rounding = "stochastic", moments: Moments = "float32",
                  seed: int = 0,
                  process_group: Optional[Any] = None,
@@ -444,6 +462,7 @@ class AdamW(_Adam, torch.optim.AdamW):
                          capturable=capturable, differentiable=differentiable,
                          fused=fused)
         self._set_options(process_group, unscale_grads, max_norm=max_norm,
+                          clip_rule=clip_rule,
                           master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -459,13 +478,14 @@ class SGD(_Optimizer, torch.optim.SGD):
                  weight_decay: Union[float, Tensor] = 0, nesterov: bool = False,
                  *, maximize: bool = False, foreach: Optional[bool] = None,
                  differentiable: bool = False, fused: Optional[bool] = None,
-                 max_norm: Optional[float] = 0.0,
+                 max_norm: Optional[float] = 0.0, clip_rule: ClipRule = "megatron",
                  process_group: Optional[Any] = None,
                  unscale_grads: bool = False) -> None:
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
                          maximize=maximize, foreach=foreach,
                          differentiable=differentiable, fused=fused)
-        self._set_options(process_group, unscale_grads, max_norm=max_norm)
+        self._set_options(process_group, unscale_grads, max_norm=max_norm,
+                          clip_rule=clip_rule)
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
@@ -477,7 +497,8 @@ def _numbers_of(bucket: Bucket) -> Dict[str, Any]:
     numbers = {name: float(group[name] or 0) for name in _NUMBERS if name in group}
     beta1, beta2 = group.get("betas", (0, 0))
     return {**numbers, "beta1": float(beta1), "beta2": float(beta2),
-            "seed": int(group.get("seed", 0)), "first": bucket.fresh}
+            "seed": int(group.get("seed", 0)), "first": bucket.fresh,
+            "mindspore": group["clip_rule"] == "mindspore"}
 
 
 def _refuse_rules(group: Dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The argument checks of swamp_torch's optimizers."""
 
 import sys
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Literal, Optional, get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LIKE_PARAM = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer",
                "master_param", "compensation")
 _PLAIN = (torch.nn.Parameter, Tensor)
+ClipRule = Literal["megatron", "mindspore"]
 NO_CLIPPING = " (0 or None: no clipping)"
 # In PyTorch's words.
 _AT_LEAST_0 = dict(lr="learning rate", eps="epsilon value",
@@ -36,6 +37,14 @@ def check_numbers(group: Dict[str, Any]) -> None:
         raise ValueError(
             "Nesterov momentum requires a momentum and zero dampening")
     check_max_norm(group.get("max_norm"), NO_CLIPPING)
+    check_clip_rule(group.get("clip_rule", "megatron"))
+
+
+def check_clip_rule(rule: Any) -> None:
+    """Raises ValueError for another rule than those there are."""
+    if rule not in get_args(ClipRule):
+        raise ValueError(f"clip_rule: got {rule!r}, expected one of "
+                         f"{', '.join(map(repr, get_args(ClipRule)))}")
 
 
 def check_max_norm(max_norm: Any, note: str = "") -> None:

@@ -168,12 +168,15 @@ DEFAULT = storage_of({})
 
 
 def check_storage(group: Dict[str, Any]) -> None:
-    """Raises ValueError for an option that is not one of its choices, or amsgrad
-    with storage that the kernels lack."""
+    """Raises ValueError for an option that is not one of its choices, or that others
+    contradict."""
     for name, choices in _CHOICES.items():
         if name in group and group[name] not in choices:
             raise ValueError(f"{name}: got {group[name]!r}, expected one of "
                              f"{', '.join(map(repr, choices))}")
+    if group.get("rounding") == "kahan" and group.get("master_weights", True):
+        raise ValueError("rounding: got 'kahan' with master_weights=True, expected "
+                         "master_weights=False: masters are not rounded")
     seed = group.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2 ** 63:
         raise ValueError(f"seed: got {seed!r}, expected a whole number from 0 to "

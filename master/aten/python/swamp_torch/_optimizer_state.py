@@ -42,10 +42,11 @@ class Bucket:
         rule: the names of the group, or its storage.
         kind: how Adam stores the states; None: float32.
         numbers: the options of its last step.
+        elements: of all parameters.
     """
 
     __slots__ = ("group", "steps", "names", "fresh", "params", "states", "fields",
-                 "rule", "kind", "numbers", "_new")
+                 "rule", "kind", "numbers", "elements", "_new")
 
     def __init__(self, group: Group, names: Sequence[str],
                  fresh: bool = False) -> None:
@@ -59,6 +60,7 @@ class Bucket:
         self.rule: Sequence[Any] = names
         self.kind: Optional[Kind] = None
         self.numbers: Dict[str, Any] = {}
+        self.elements = 0
         self._new: List[List[Tensor]] = []
 
     def finish(self, single: bool) -> List[List[Tensor]]:
@@ -156,13 +158,14 @@ class Collected:
 
     def __init__(self, groups: List[Group], all_states: State,
                  names_of: Callable[[Group], Sequence[str]], counts: bool,
-                 before: "Optional[Collected]") -> None:
+                 before: "Optional[Collected]", limit: int = 0) -> None:
         """Parameters get their state with their first gradient.
 
         Args:
             names_of: the names of the tensors in the state of a group.
             counts: whether a state has a step count.
             before: the object that this one replaces.
+            limit: if not 0, a bucket of as many elements is not enlarged.
         """
         self.lists = torch.classes.swamp.StepLists()
         self.buckets: List[Bucket] = []
@@ -192,7 +195,7 @@ class Collected:
                     others.append(param)
             if others:
                 self.others.append({**group, "params": others})
-            self._collect(group, present, all_states, names_of(group), counts)
+            self._collect(group, present, all_states, names_of(group), counts, limit)
         positions: Dict[int, int] = {}
         for index, bucket in enumerate(self.buckets):
             kind = bucket.kind
@@ -229,8 +232,8 @@ class Collected:
                     m for p in bucket.params for m in marks.get(id(p), (-1, 0))])
 
     def _collect(self, group: Group, params: List[Tensor], all_states: State,
-                 rule: Sequence[Any], counts: bool) -> None:
-        buckets: Dict[Tuple[float, bool, Optional[Kind]], Bucket] = {}
+                 rule: Sequence[Any], counts: bool, limit: int) -> None:
+        buckets: Dict[Tuple[float, bool, Optional[Kind]], List[Bucket]] = {}
         storage = rule if isinstance(rule, Storage) else None
         names: Sequence[str] = rule
         kind: Optional[Kind] = None
@@ -253,15 +256,18 @@ class Collected:
                 for name in names:
                     fresh = fresh or state.get(name) is None
             key = float(fresh if step is None else step), single, kind
-            bucket = buckets.get(key)
-            if bucket is None:
-                bucket = buckets[key] = Bucket(group, names, fresh)
-                bucket.rule, bucket.kind = rule, kind
-                self.buckets.append(bucket)
+            same = buckets.setdefault(key, [])
+            if not same or 0 < limit <= same[-1].elements:
+                same.append(Bucket(group, names, fresh))
+                same[-1].rule, same[-1].kind = rule, kind
+            bucket = same[-1]
             bucket.params.append(param)
+            bucket.elements += param.numel()
             bucket.states.append(state)
             if step is not None:
                 bucket.steps.append(step)
+        # A limit does not change the order of the parameters, which the norm has.
+        self.buckets += [bucket for same in buckets.values() for bucket in same]
 
     def _part(self, param: Tensor) -> Tensor:
         if not is_dtensor(param):

@@ -58,7 +58,7 @@ void carve(std::uintptr_t begin, std::uintptr_t end, Visit visit) {
 }
 
 void join(Clock& to, const Clock& from) {
-  if (to.empty()) to.resize(from.size());
+  if (to.size() < from.size()) to.resize(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) {
     to[i] = std::max(to[i], from[i]);
   }
@@ -67,7 +67,7 @@ void join(Clock& to, const Clock& from) {
 }  // namespace
 
 SlaveClock::SlaveClock(std::size_t slave, std::size_t slaves)
-    : slave_(slave), clock_(std::make_shared<Clock>(slaves)) {
+    : slave_(slave), slaves_(slaves), clock_(std::make_shared<Clock>(slaves)) {
   restart();
 }
 
@@ -101,6 +101,24 @@ void SlaveClock::release(const volatile void* object, std::uint64_t number) {
   ++writable()[slave_];
 }
 
+void SlaveClock::send(const volatile void* object, std::uint64_t number) {
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  Clock& to = objects()[{object, number}];
+  join(to, *clock_);
+  to.resize(2 * slaves_);
+  to[slaves_ + slave_] = now();
+  any_objects = true;
+  ++writable()[slave_];
+}
+
+void SlaveClock::arrived() {
+  const OwnAllocations own;
+  Clock& clock = writable();
+  clock.resize(2 * slaves_);
+  clock[slaves_ + slave_] = clock[slave_]++;
+}
+
 void SlaveClock::acquire(const volatile void* object, std::uint64_t number) {
   if (!any_objects) return;
   const OwnAllocations own;
@@ -108,7 +126,6 @@ void SlaveClock::acquire(const volatile void* object, std::uint64_t number) {
   const auto found = objects().find({object, number});
   if (found == objects().end()) return;
   join(writable(), found->second);
-  ++acquired_;
 }
 
 void SlaveClock::acquire_messages(const volatile void* object,
@@ -119,7 +136,6 @@ void SlaveClock::acquire_messages(const volatile void* object,
   for (auto next = objects().lower_bound({object, 0}); next != end;) {
     join(writable(), next->second);
     next = objects().erase(next);
-    ++acquired_;
   }
 }
 

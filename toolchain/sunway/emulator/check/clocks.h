@@ -10,7 +10,10 @@
 
 namespace swamp::sunway::check {
 
-using Clock = std::vector<std::uint32_t>;  // of every slave of the machine
+// Clock has the time of every slave of the machine and, if an RMA was sent, the
+// time of the last send of every slave of which it is known that it has
+// arrived.
+using Clock = std::vector<std::uint32_t>;
 
 // SlaveClock is the vector clock of one slave.
 class SlaveClock {
@@ -22,6 +25,11 @@ class SlaveClock {
   // the number of a message: a fast slave may be at the next one before a slow
   // one has left this one.
   void release(const volatile void* object, std::uint64_t number = 0);
+  // send() is a release to those who wait for data that this slave sends: they
+  // know then that it has arrived.
+  void send(const volatile void* object, std::uint64_t number = 0);
+  // arrived() is called when this slave knows that all it has sent has arrived.
+  void arrived();
   void acquire(const volatile void* object, std::uint64_t number = 0);
   // acquire_messages() acquires the messages up to `last`, of which this slave
   // is the only receiver, and deletes their clocks.
@@ -38,8 +46,11 @@ class SlaveClock {
   std::uint32_t of(std::size_t slave) const noexcept {
     return (*clock_)[slave];
   }
-  // acquired() changes when this clock acquires another one.
-  std::uint64_t acquired() const noexcept { return acquired_; }
+  // arrived_of() returns the time of the last send of a slave of which this one
+  // knows that it has arrived.
+  std::uint32_t arrived_of(std::size_t slave) const noexcept {
+    return clock_->size() == slaves_ ? 0 : (*clock_)[slaves_ + slave];
+  }
   // snapshot() returns a copy that does not change.
   std::shared_ptr<const Clock> snapshot() const noexcept { return clock_; }
   // is_snapshot() returns whether a copy is what snapshot() would return.
@@ -55,8 +66,8 @@ class SlaveClock {
   Clock& writable();
 
   std::size_t slave_;
+  std::size_t slaves_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t acquired_ = 0;
   std::shared_ptr<Clock> clock_;
 };
 

@@ -21,8 +21,8 @@ struct FastPath {
   std::atomic<std::uintptr_t> limit{0};  // 0: all accesses are checked
   std::uintptr_t lowest = ~std::uintptr_t{0};
   // What the code of this slave has executed since the last call of the
-  // checker: loads and stores in the lower 32 bits, floating-point operations
-  // above.
+  // checker: halves of loads and stores (see Counters) in the lower 32 bits,
+  // floating-point operations above.
   std::uint64_t counts = 0;
 };
 

@@ -61,6 +61,14 @@ bool may_be_args(const volatile void* address, std::size_t bytes) {
 
 }  // namespace
 
+bool are_args(std::uintptr_t begin, std::uintptr_t end) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return std::any_of(all().begin(), all().end(), [=](const Args& args) {
+    const auto base = reinterpret_cast<std::uintptr_t>(args.address);
+    return base <= begin && end <= base + args.bytes.size();
+  });
+}
+
 void remember_args(unsigned mask, const void* argument, const void* pc) {
   const auto at = reinterpret_cast<std::uintptr_t>(argument);
   const std::size_t bytes =
@@ -256,14 +264,6 @@ void HostCheck::launched(unsigned mask, const void* argument, const void* pc) {
 void HostCheck::joining(unsigned mask, const void* pc, const void* frame) {
   check_args_alive(mask, frame, pc);
   find_master_accesses();
-  {
-    // These have a report of their own.
-    const std::lock_guard<std::mutex> lock(mutex);
-    for (const Args& args : all()) {
-      const auto at = reinterpret_cast<std::uintptr_t>(args.address);
-      forget_master_accesses(at, at + args.bytes.size());
-    }
-  }
   start_replays(mask);
 }
 
@@ -306,6 +306,7 @@ void HostCheck::halting(const void* pc) {
 
 void HostCheck::exiting() {
   if (!has_machine()) return;
+  print_replays();
   stop_slaves();
   report_changed_args(all_groups_mask());
   // A slave or another thread ends the process during the join.

@@ -28,6 +28,8 @@ void check_args(const Slave& slave, const volatile void* main,
 // may_have_changed() returns whether the master changed arguments before the
 // join that slaves may read with their own instructions.
 bool may_have_changed() noexcept;
+// are_args() returns whether all of [begin, end) may be arguments.
+bool are_args(std::uintptr_t begin, std::uintptr_t end);
 // check_args_alive() is called at a join of these groups; `frame` is the frame
 // of the joining function.
 void check_args_alive(unsigned mask, const void* frame, const void* pc);

@@ -1,6 +1,6 @@
-// Data that other slaves send into an LDM is an Arrival until this slave has
-// synchronised with the sender, by its reply word, a barrier or a message; a
-// read before that is reported.
+// Data that other slaves send into an LDM is an Arrival until this slave knows
+// that it has arrived, by its reply word or from a slave that knows; a read
+// before that is reported.
 #include "toolchain/sunway/emulator/check/inbox.h"
 
 #include <algorithm>
@@ -129,9 +129,8 @@ void Inbox::watch() const noexcept {
 
 void Inbox::forget_old() {
   const auto others = std::partition(
-      arrivals_.begin(), arrivals_.end(), [&](const Arrival& arrival) {
-        return clock_.of(arrival.sender->number()) < arrival.sent;
-      });
+      arrivals_.begin(), arrivals_.end(),
+      [&](const Arrival& arrival) { return !is_known(arrival, arrival.sent); });
   std::for_each(others, arrivals_.end(), [](const Arrival& arrival) {
     for_watched(arrival, &Shadow::clear);
   });
@@ -170,8 +169,7 @@ void Inbox::check_all(std::uintptr_t begin, std::uintptr_t end,
                  message.sent == arrival.sent &&
                  message.begin == arrival.begin && message.older_pc != nullptr;
         });
-    if (newer != messages_.end() &&
-        clock_.of(arrival.sender->number()) >= newer->older_sent) {
+    if (newer != messages_.end() && is_known(arrival, newer->older_sent)) {
       report({"overlap", arrival.pc, arrival.sender,
               overwrites(arrival.call, slave_), newer->older_pc});
       return;
@@ -179,9 +177,12 @@ void Inbox::check_all(std::uintptr_t begin, std::uintptr_t end,
     report({"missing-wait", pc, &slave_,
             std::string("reads what slave ") +
                 std::to_string(arrival.sender->id) + " sends by " +
-                arrival.call +
-                ", and has not waited for it: wait for the reply word here, or "
-                "synchronise with the sender (ssync)",
+                arrival.call + ", and has not waited for it: " +
+                (arrival.waits
+                     ? "wait for the reply word here, or synchronise with the "
+                       "sender (ssync)"
+                     : "wait for the reply word here; a barrier does not tell "
+                       "that the data has arrived"),
             arrival.pc});
     return;
   }

@@ -13,7 +13,9 @@
 namespace swamp::sunway::check {
 
 // Arrival is data that another slave sent here. Reading it is legal after
-// this slave has synchronised with the sender.
+// this slave knows that it has arrived: by the reply word, or by a
+// synchronisation with a slave that knows. If there is no reply word, or the
+// sender does not go on before, a synchronisation with the sender is enough.
 struct Arrival {
   std::uintptr_t begin, end;
   const Slave* sender;
@@ -22,6 +24,7 @@ struct Arrival {
   std::uint64_t number;        // of the reply
   const char* call;
   const void* pc;
+  bool waits = true;     // the sender does not go on before the data is here
   bool is_read = false;  // the other slave has read the range instead: writing
                          // it is legal after a synchronisation
 };
@@ -83,6 +86,13 @@ class Inbox {
 
  private:
   void forget_old();
+  // is_known() returns whether this slave knows that the data has arrived that
+  // was sent at this time.
+  bool is_known(const Arrival& arrival, std::uint32_t sent) const noexcept {
+    const std::size_t sender = arrival.sender->number();
+    return (arrival.waits ? clock_.of(sender) : clock_.arrived_of(sender)) >=
+           sent;
+  }
   void check_all(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                  const void* pc);
   bool read_messages(std::uintptr_t begin, std::uintptr_t end);

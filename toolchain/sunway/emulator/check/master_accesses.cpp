@@ -409,6 +409,11 @@ void check_master_accesses(const Slave& slave, std::uintptr_t begin,
     return;
   }
   if (changed && has_flag(begin, end)) return forget_all();
+  // check_args() reports it.
+  if (changed && !write &&
+      are_args(std::max(begin, found->begin), std::min(end, found->end))) {
+    return;
+  }
   const std::string where = describe(std::max(begin, found->begin));
   report({"overlap", pc, &slave,
           (write ? "writes " : "reads ") + std::to_string(end - begin) +

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,55 +40,76 @@ struct Replay {
   Order order;
 };
 
+// Launches is how often a function was launched, and in how many launches run
+// again; for one of the others, why not.
+struct Launches {
+  int all = 0;
+  int again = 0;
+  const char* why = nullptr;
+};
+
 // State of the running launch, and the time spent on all launches.
 struct State {
   std::vector<Replay> replays;
+  SlaveFunction function = nullptr;
   unsigned long started = 0;
   unsigned long spent = 0;
   std::set<std::pair<SlaveFunction, unsigned>> launched;
+  std::map<SlaveFunction, Launches> launches;
 };
 State& state() {
   static State* const made = new State;
   return *made;
 }
 
-// order_of() returns the order of the i-th replay: first the parent's with
-// transfers at the other time, then the reverse, then pseudo-random ones. All
-// but the first are interleaved: without that a slave runs on until it waits,
-// so that no other one comes between its read of a word and its store.
-Order order_of(int i) {
+// order_with() returns the order of a replay with this seed: the parent's with
+// transfers at the other time, or another one, which is interleaved: without
+// that a slave runs on until it waits, so that no other one comes between its
+// read of a word and its store, or takes a part of shared work.
+Order order_with(std::uint64_t seed) {
   const Order& own = machine().order;
-  Order order = own;
-  if (i == 0) {
+  Order order = Order::of_seed(seed);
+  if (seed <= 1) order.eager = own.eager;
+  order.interleaved = seed != own.seed;
+  if (!order.interleaved) {
+    order = own;
     order.eager = !own.eager;
-  } else if (i == 1) {
-    order = Order::of_seed(own.seed == 1 ? 0 : 1);
-    order.eager = own.eager;
-  } else {
-    order = Order::of_seed(own.seed + static_cast<std::uint64_t>(i));
   }
-  order.interleaved = i > 0;
   return order;
 }
 
-// is_untouched() returns whether the join of `mask` waits for a whole launch
+// order_of() returns the order of the i-th replay: first that with transfers at
+// the other time, then the reverse, then pseudo-random ones.
+Order order_of(int i) {
+  if (settings().schedule_seed) return order_with(*settings().schedule_seed);
+  const std::uint64_t own = machine().order.seed;
+  if (i == 1) return order_with(own == 1 ? 0 : 1);
+  return order_with(own + static_cast<std::uint64_t>(i));
+}
+
+// why_touched() returns nullptr if the join of `mask` waits for a whole launch
 // none of whose slaves has begun; *slaves is set to the number of slaves.
-bool is_untouched(unsigned mask, int* slaves, SlaveFunction* function) {
+const char* why_touched(unsigned mask, int* slaves) {
   const Machine& all = machine();
   *slaves = 0;
-  if (!all.launch_pending || all.turn != nullptr) return false;
+  const char* why = !all.launch_pending || all.turn != nullptr
+                        ? "slaves began before the join"
+                        : nullptr;
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     for (const auto& slave : all.groups[i].slaves) {
       if (!slave->live()) continue;
-      if ((mask >> i & 1u) == 0 || slave->wait != &slave->first_turn ||
-          all.groups[i].singles) {
-        return false;
+      if (all.groups[i].singles) {
+        why = "started by athread_create";
+      } else if ((mask >> i & 1u) == 0) {
+        why = "the join is not for all that run";
+      } else if (slave->wait != &slave->first_turn) {
+        why = "slaves began before the join";
       }
       ++*slaves;
-      *function = slave->function;
+      state().function = slave->function;
     }
   }
-  return *slaves != 0;
+  return why;
 }
 
 // has_other_threads() returns whether the program has other threads, which
@@ -104,23 +127,44 @@ bool has_other_threads() {
   return there > own;
 }
 
-int runs_of(unsigned mask) {
+// runs_of() returns how often the launch is to be run again, or sets *why.
+int runs_of(unsigned mask, const char** why) {
+  const bool chosen = settings().schedules < 0;
   int slaves = 0;
-  SlaveFunction function = nullptr;
-  if (settings().schedules == 0 || machine().is_replay || reported() ||
-      !is_untouched(mask, &slaves, &function)) {
+  *why = why_touched(mask, &slaves);
+  if (slaves == 0 || *why != nullptr) return 0;
+  const auto refuse = [&](const char* text) {
+    *why = text;
     return 0;
+  };
+  if (settings().schedules == 0) return refuse("SWAMP_CHECK_SCHEDULES=0");
+  if (reported()) return refuse("something was reported before");
+  if (chosen) {
+    if (!state().launched.emplace(state().function, mask).second) {
+      return refuse("only the first launch is");
+    }
+    if (state().spent > kMostTime) return refuse("3 s are spent");
   }
-  if (settings().schedules < 0) {
-    const bool is_first = state().launched.emplace(function, mask).second;
-    if (!is_first || state().spent > kMostTime) return 0;
-  }
-  // What a child writes into shared memory would be visible outside.
-  if (has_other_threads() || shares_memory()) return 0;
+  if (has_other_threads()) return refuse("the program has other threads");
+  // What a child writes there would be visible outside.
+  if (shares_memory()) return refuse("the program has shared memory");
   // Times in the results differ from run to run.
-  if (settings().schedules < 0 && reads_clock_unseen()) return 0;
-  if (settings().schedules >= 0) return settings().schedules;
-  return std::clamp(kSlaves / slaves, kFewest, kRuns);
+  if (chosen && reads_clock_unseen()) {
+    return refuse("slaves read the cycle counter by assembly");
+  }
+  return chosen ? std::clamp(kSlaves / slaves, kFewest, kRuns)
+                : settings().schedules;
+}
+
+// any_asynchronous() returns whether slaves began transfers that are waited
+// for.
+bool any_asynchronous() {
+  for (const Group& group : machine().groups) {
+    for (const auto& slave : group.slaves) {
+      if (slave->asynchronous) return true;
+    }
+  }
+  return false;
 }
 
 // end_child() returns the signal that ended it, or 0.
@@ -157,7 +201,15 @@ bool compare_replay(const Replay& replay, Outcome& outcome) {
 }  // namespace
 
 void start_replays(unsigned mask) {
-  const int runs = runs_of(mask);
+  if (machine().is_replay) return;
+  const char* why = nullptr;
+  state().function = nullptr;
+  const int runs = runs_of(mask, &why);
+  if (state().function != nullptr) {
+    Launches& launches = state().launches[state().function];
+    ++launches.all;
+    if (launches.why == nullptr) launches.why = why;
+  }
   if (runs == 0) return;
   state().started = nanoseconds();
   keep_written(true);
@@ -197,8 +249,17 @@ void end_replays() {
     const char go = 1;
     if (wanted) (void)send(replay.channel, &go, 1, MSG_NOSIGNAL);
   }
+  Launches& launches = all.launches[all.function];
+  if (wanted) {
+    ++launches.again;
+  } else if (launches.why == nullptr) {
+    launches.why = reported() ? "something was reported" : "it takes too long";
+  }
+  const bool any_waits = any_asynchronous() || settings().schedule_seed;
+  bool any_file = false;
   for (const Replay& replay : all.replays) {
-    if (wanted && !reported()) {
+    if (wanted && !any_file && !reported() &&
+        (replay.order.interleaved || any_waits)) {
       const unsigned long deadline = settings().schedules < 0
                                          ? now + allowed
                                          : nanoseconds() + 10 * allowed;
@@ -210,6 +271,11 @@ void end_replays() {
       const bool ended = outcome.done;
       const int signal = end_child(replay);
       // SIGSYS: its slaves used files, which must not happen twice.
+      if (signal == SIGSYS && launches.again != 0) {
+        --launches.again;
+        launches.why = "slaves use files";
+        any_file = true;
+      }
       if (!ended && signal != 0 && signal != SIGKILL && signal != SIGSYS) {
         report_crash(signal, replay.order);
       }
@@ -220,6 +286,37 @@ void end_replays() {
   all.replays.clear();
   keep_written(false);
   all.spent += nanoseconds() - now;
+}
+
+void print_replays() {
+  constexpr std::size_t kMost = 4;  // functions of each kind
+  std::string again;
+  std::string others;
+  std::size_t count = 0;
+  for (const auto& [function, launches] : state().launches) {
+    if (count++ == kMost) {
+      others += "; " + std::to_string(state().launches.size() - kMost) +
+                " more functions";
+    }
+    if (count > kMost) break;
+    const std::string name =
+        name_of_function(reinterpret_cast<const void*>(function));
+    const auto add = [&](std::string& to, int number) {
+      to += (to.empty() ? "" : ", ") + name + " (" + std::to_string(number) +
+            " of " + std::to_string(launches.all);
+    };
+    if (launches.again != 0) {
+      add(again, launches.again);
+      again += ")";
+    }
+    if (launches.again == launches.all) continue;
+    add(others, launches.all - launches.again);
+    others += std::string(": ") + launches.why + ")";
+  }
+  if (count == 0) return;
+  print_line("swamp: schedules: launches run again in other orders: " +
+             (again.empty() ? "none" : again) +
+             (others.empty() ? "" : "; not: " + others));
 }
 
 }  // namespace swamp::sunway::check

@@ -27,6 +27,10 @@ void start_replays(unsigned mask);
 // does not return in a child.
 void end_replays();
 
+// print_replays() prints one line: which launches were run again, and why
+// others were not.
+void print_replays();
+
 // What follows is used by the sources of the replay only: the channel between a
 // child and its parent, and the comparison of the two runs.
 
@@ -70,14 +74,14 @@ struct Difference {
   std::uint32_t here = 0, there = 0;
   const Written* writer = nullptr;  // here
   const Written* other = nullptr;
-  bool own = true;  // written by one slave only, which did more of the shared
-                    // work in one run
+  bool own = true;  // written by one slave only, which used locks or atomics
+  bool is_share = false;  // a part of a sum that is the same in both runs
 };
 
 // find_differences() compares the memory of this process and a child where
 // either of them wrote. It ignores bytes that no instruction of the program
-// wrote, and the slaves' counts of how much shared work each did, if the sum is
-// the same.
+// wrote, and the slaves' partial sums of shared work, if the whole sum is the
+// same.
 std::vector<Difference> find_differences(const std::vector<Written>& here,
                                          const Outcome& there, int channel);
 

@@ -162,6 +162,8 @@ bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
 }
 
 bool SlaveCheck::allows_rma(const Rma& rma, const Slave& other, bool sends) {
+  slave_.asynchronous = true;
+  send_waits_ = rma.local_reply == nullptr;
   if (!allows_sides(rma, other)) return false;
   if (sends) check_source(rma);
   return true;
@@ -185,7 +187,7 @@ void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
   if (get.length <= kWord) return;
   const std::uintptr_t begin = address_of(get.main);
   inbox_.add({begin, begin + bytes_of(get), &reader, done, nullptr, 0, get.call,
-              pc, true});
+              pc, true, true});
   check_all();
 }
 
@@ -247,6 +249,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
     if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
     return;  // count it as done, or wait() would hang as well
   }
+  slave_.asynchronous = true;
   check_buffers(t, pc);
   check_reply_written(t.reply, t.call, pc);
   in_flight_.add(t, pc, now);
@@ -261,6 +264,8 @@ void SlaveCheck::blocking(const Transfer& t, const void* pc) {
 }
 
 void SlaveCheck::broadcast(const Transfer& t, const void* pc) {
+  slave_.asynchronous = true;
+  send_waits_ = true;  // many programs wait at the sender only
   check_buffers(t, pc);
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
@@ -275,9 +280,15 @@ void SlaveCheck::check_source(const Rma& rma) {
 }
 
 void SlaveCheck::sent(const Rma& rma) {
+  if (rma.local_reply == nullptr) return;
   const std::uintptr_t begin = address_of(rma.local);
   in_flight_.sent(begin, begin + static_cast<std::uintptr_t>(rma.length),
-                  rma.local_reply, rma.call, rma.pc);
+                  rma.local_reply, called_, rma.call, rma.pc);
+}
+
+void SlaveCheck::rma_barrier() {
+  in_flight_.complete_rma();
+  clock_.arrived();
 }
 
 void SlaveCheck::fetched(const Transfer& t, const void* pc) {
@@ -293,7 +304,8 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   SlaveCheck& from = *check_of(sender);
   SlaveClock& clock = from.clock_;
   inbox_.add({begin, end, &sender, clock.now(), reply,
-              reply == nullptr ? 0 : next_reply(reply), call, pc});
+              reply == nullptr ? 0 : next_reply(reply), call, pc,
+              reply == nullptr || from.send_waits_});
   check_all();
   if (&sender == &slave_) {
     accept_arrivals();
@@ -308,9 +320,9 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   log_ldm_access(slave_, {begin, end, &sender, pc, true, false, 0,
                           clock.snapshot(), from.called_});
   if (reply != nullptr) {
-    from.replies(reply);
+    clock.send(reply, next_reply(reply));
   } else {
-    clock.release(&slave_);
+    clock.send(&slave_);
   }
 }
 
@@ -427,6 +439,16 @@ void SlaveCheck::acquires(Sync kind, const volatile void* object,
     args_written(object, kLockBytes);
   }
   clock_.acquire(object, number);
+}
+
+void SlaveCheck::gives_way() {
+  // Enough for a race, and too few to make programs slow.
+  constexpr int kMost = 256;
+  if (!machine().order.interleaved || slave_.gave_way == kMost) return;
+  direct_.log_write();
+  resume();
+  ++slave_.gave_way;
+  (void)yield_turn(slave_);
 }
 
 void SlaveCheck::tried(const volatile void* word, const void* pc) {

@@ -48,6 +48,7 @@ class SlaveCheck final : public SlaveObserver {
 
   bool allows_rma(const Rma& rma, const Slave& other, bool sends) override;
   void sent(const Rma& rma) override;
+  void rma_barrier() override;
   void fetched(const Transfer& transfer, const void* pc) override;
   void replies(const volatile void* reply) override;
   bool reaches(const Slave& other, const std::byte* ldm, long length,
@@ -72,6 +73,7 @@ class SlaveCheck final : public SlaveObserver {
                 std::uint64_t number) override;
   void acquires(Sync kind, const volatile void* object,
                 std::uint64_t number) override;
+  void gives_way() override;
   void tried(const volatile void* word, const void* pc) override;
   void atomic(const volatile void* word, std::size_t bytes, bool writes,
               const void* pc) override;
@@ -157,7 +159,7 @@ class SlaveCheck final : public SlaveObserver {
   void let_others_store();
   // take_counts() adds what the slave's code has counted to its counters.
   void take_counts() noexcept {
-    slave_.counters.accesses += fast_.counts & 0xffffffff;
+    slave_.counters.half_accesses += fast_.counts & 0xffffffff;
     slave_.counters.flops += fast_.counts >> 32;
     fast_.counts = 0;
   }
@@ -212,6 +214,7 @@ class SlaveCheck final : public SlaveObserver {
   Progress progress_;
   DirectLog direct_;
   KnownRanges known_ranges_;
+  bool send_waits_ = false;  // see Arrival::waits, of the last send
   const std::byte* last_transfer_ = nullptr;  // its side of main memory
   const bool reports_main_;                   // SWAMP_CHECK_MAIN_ACCESS=1
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read

@@ -141,36 +141,77 @@ void InFlight::add(const Transfer& t, const void* pc, bool now) {
   }
 }
 
+namespace {
+
+template <class Sent>
+void for_watched_of(const Sent& sent,
+                    void (*visit)(const std::byte*, std::size_t, unsigned)) {
+  visit(reinterpret_cast<const std::byte*>(sent.begin), sent.end - sent.begin,
+        Shadow::kWatched);
+  visit(reinterpret_cast<const std::byte*>(address_of(sent.reply)), 4,
+        Shadow::kWatched);
+}
+
+}  // namespace
+
 void InFlight::watch() const noexcept {
   for (const Pending& pending : pending_) {
     for_watched(pending.transfer, &Shadow::set);
   }
-  for (const Sent& sent : sent_) {
-    Shadow::set(reinterpret_cast<const std::byte*>(sent.begin),
-                sent.end - sent.begin, Shadow::kWatched);
-  }
+  for (const Sent& sent : sent_) for_watched_of(sent, &Shadow::set);
 }
 
 void InFlight::sent(std::uintptr_t begin, std::uintptr_t end,
-                    const volatile void* reply, const char* call,
-                    const void* pc) {
-  sent_.push_back({begin, end, reply, clock_.acquired(), call, pc});
+                    const volatile void* reply, std::uint32_t time,
+                    const char* call, const void* pc) {
+  constexpr std::size_t kMost = 256;
+  const auto is_older = [&](const Sent& other) {
+    return other.begin == begin && other.end <= end && other.reply == reply &&
+           other.reset == nullptr;
+  };
+  sent_.erase(std::remove_if(sent_.begin(), sent_.end(), is_older),
+              sent_.end());
+  if (sent_.size() == kMost) sent_.erase(sent_.begin());
+  sent_.push_back(
+      {begin, end, reply, read_reply(reply), time, call, pc, nullptr});
+  for_watched_of(sent_.back(), &Shadow::set);
+}
+
+void InFlight::complete_rma() {
+  for (std::size_t i = 0; i < pending_.size();) {
+    if (pending_[i].transfer.kind == Transfer::Kind::remote_get) {
+      complete(i);
+    } else {
+      ++i;
+    }
+  }
+  for (const Sent& sent : sent_) for_watched_of(sent, &Shadow::clear);
+  sent_.clear();
   watch();
 }
 
-// forget_sent() ends the sends of a reply word, and those whose data arrived.
-void InFlight::forget_sent(const volatile void* reply) {
+void InFlight::forget_sent(const volatile void* reply, int value) {
   if (sent_.empty()) return;
   const auto is_over = [&](const Sent& sent) {
-    return sent.reply == reply || sent.acquired != clock_.acquired();
+    return (sent.reply == reply && value >= sent.number) || has_arrived(sent);
   };
-  for (const Sent& sent : sent_) {
-    if (!is_over(sent)) continue;
-    Shadow::clear(reinterpret_cast<const std::byte*>(sent.begin),
-                  sent.end - sent.begin, Shadow::kWatched);
-  }
-  sent_.erase(std::remove_if(sent_.begin(), sent_.end(), is_over), sent_.end());
+  const auto over =
+      std::stable_partition(sent_.begin(), sent_.end(),
+                            [&](const Sent& sent) { return !is_over(sent); });
+  if (over == sent_.end()) return;
+  std::for_each(over, sent_.end(),
+                [](const Sent& sent) { for_watched_of(sent, &Shadow::clear); });
+  sent_.erase(over, sent_.end());
   watch();
+}
+
+void InFlight::reset_sent(std::uintptr_t begin, std::uintptr_t end,
+                          const void* pc) {
+  for (Sent& sent : sent_) {
+    if (overlaps(begin, end, sent.reply, 4) && !has_arrived(sent)) {
+      sent.reset = pc;
+    }
+  }
 }
 
 namespace {
@@ -233,7 +274,20 @@ void InFlight::complete(std::size_t index) {
 
 void InFlight::complete_until(const volatile void* reply, int value,
                               const void* pc) {
-  forget_sent(reply);
+  const auto reset =
+      std::find_if(sent_.begin(), sent_.end(), [&](const Sent& sent) {
+        return sent.reply == reply && sent.reset != nullptr;
+      });
+  if (reset != sent_.end()) {
+    const Sent early = *reset;
+    sent_.erase(reset);
+    report({"stale-reply", early.reset, &slave_,
+            std::string("writes the reply word of a ") + early.call +
+                " that may not have ended: its count may come later and end "
+                "the next wait for the word; wait for it before the reset",
+            early.pc});
+  }
+  forget_sent(reply, value);
   if (read_reply(reply) >= value) {
     for (Pending& pending : pending_) {
       if (pending.transfer.reply == reply) pending.passed_by = pc;
@@ -290,15 +344,12 @@ void InFlight::changes_sent(std::uintptr_t begin, std::uintptr_t end,
                             const char* category, const std::string& action,
                             const void* pc) {
   for (const Sent& sent : sent_) {
-    if (sent.acquired != clock_.acquired() || sent.end <= begin ||
-        sent.begin >= end) {
-      continue;
-    }
+    if (sent.end <= begin || sent.begin >= end || has_arrived(sent)) continue;
     report({category, pc, &slave_,
             action + " a buffer that " + sent.call +
                 " still sends: wait for its reply first",
             sent.pc});
-    forget_sent(sent.reply);
+    forget_sent(sent.reply, sent.number);
     return;
   }
 }
@@ -362,7 +413,7 @@ void InFlight::reads_reply(std::uintptr_t begin, std::uintptr_t end,
                            const void* pc) {
   for (const Sent& sent : sent_) {
     if (!overlaps(begin, end, sent.reply, 4)) continue;
-    forget_sent(sent.reply);
+    forget_sent(sent.reply, read_reply(sent.reply));
     break;
   }
   for (std::size_t i = 0; i < pending_.size(); ++i) {
@@ -401,6 +452,7 @@ void InFlight::writes_ldm(std::uintptr_t begin, std::uintptr_t end,
                           const void* pc) {
   if (!sent_.empty()) {
     changes_sent(begin, end, "source-modified", "writes", pc);
+    reset_sent(begin, end, pc);
   }
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;

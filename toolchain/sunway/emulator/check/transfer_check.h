@@ -43,11 +43,15 @@ class InFlight {
   // the word has the value.
   void complete_until(const volatile void* reply, int value, const void* pc);
   void complete_all();
+  // complete_rma() completes the gets from other LDMs and the sends.
+  void complete_rma();
   // sent() begins the time in which the source of an asynchronous send to other
   // slaves must not change: until the wait for `reply`, or until the slave
-  // learns by another way that its data arrived.
+  // learns by another way that its data arrived, which was sent at `time` of
+  // its clock.
   void sent(std::uintptr_t begin, std::uintptr_t end,
-            const volatile void* reply, const char* call, const void* pc);
+            const volatile void* reply, std::uint32_t time, const char* call,
+            const void* pc);
   // watch() marks the LDM of the transfers in the shadow.
   void watch() const noexcept;
   // end_launch() reports what was not waited for and completes it.
@@ -91,13 +95,23 @@ class InFlight {
   struct Sent {
     std::uintptr_t begin, end;
     const volatile void* reply;
-    std::uint64_t acquired;  // by the slave's clock when it was sent
+    int number;          // of the reply
+    std::uint32_t time;  // of the slave's clock when it was sent
     const char* call;
     const void* pc;
+    const void* reset = nullptr;  // what wrote the reply word too early
   };
 
   void complete(std::size_t index);
-  void forget_sent(const volatile void* reply);
+  bool has_arrived(const Sent& sent) const noexcept {
+    return clock_.arrived_of(slave_.number()) >= sent.time;
+  }
+  // forget_sent() ends the sends whose reply the word has with this value, and
+  // those whose data arrived.
+  void forget_sent(const volatile void* reply, int value);
+  // reset_sent() is for a write of [begin, end): the reply of a send may come
+  // later, and end another wait.
+  void reset_sent(std::uintptr_t begin, std::uintptr_t end, const void* pc);
   // changes_sent() reports if `action` changes the source of such a send.
   void changes_sent(std::uintptr_t begin, std::uintptr_t end,
                     const char* category, const std::string& action,

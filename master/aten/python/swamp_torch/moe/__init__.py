@@ -528,3 +528,6 @@ def write_counts(file: Any, step: int, layer: int, counts: Tensor,
     if dropped is not None:
         line["dropped"] = dropped
     file.write(json.dumps(line) + "\n")
+
+
+from ._hot import HotExperts as HotExperts  # noqa: E402 it uses these functions
