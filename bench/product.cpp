@@ -62,7 +62,7 @@ void depthwise(State& state, std::size_t kernel, bool last, bool is_weight,
   std::byte* const weight = y + count * sizeof(float);
   timed(state, static_cast<double>(2 * count * dtype.bytes), [&] {
     if (is_weight) {
-      convolve_weight(of, x, y, reinterpret_cast<float*>(weight));
+      convolve_weight(of, x, y, weight);
     } else {
       convolve(of, x, weight, nullptr, y);
     }

@@ -1,18 +1,21 @@
 // Direct convolutions. A unit is a block of at most kConvolutionLanes filters
 // of an image, or of a band of its rows, whose number is bounded by the caches,
-// or by LDM. A gradient of a weight is summed over whole images, in their
-// order, so that its grains are blocks and their terms.
+// or by LDM. A gradient of a weight is summed over the images in their order,
+// so that its grains are blocks and their terms. In LDM an image of 16 filters
+// must fit, because a unit is an image.
 #include "swamp/convolution.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "master/row_launch.h"
 #include "master/text.h"
 #include "slave/convolution_args.h"
+#include "swamp/float_formats.h"
 
 namespace swamp {
 
@@ -32,21 +35,18 @@ constexpr std::size_t kLanes = slave::kConvolutionLanes;
 
 void require_dimension(const char* name, const ConvolutionDimension& one,
                        bool is_weight) {
-  const auto within = [&](const char* field, long value, long least,
-                          long most) {
+  const auto within = [&](const char* field, auto value, decltype(value) least,
+                          decltype(value) most) {
     if (value >= least && value <= most) return;
     master::refuse(std::string(name) + "." + field, std::to_string(value),
-                   std::to_string(least) + " to " + std::to_string(most));
+                   std::to_string(least) + " to " + std::to_string(most),
+                   value < least && least > 0 ? SWAMP_INVALID_ARGUMENT
+                                              : SWAMP_UNSUPPORTED);
   };
   constexpr auto kMost = static_cast<long>(kMostSize);
-  const Checker check(name);
-  for (const auto& [field, size] :
-       {std::pair("in", one.in), {"out", one.out}, {"kernel", one.kernel}}) {
-    check.at_most(field, size, kMostSize);
-    if (size == 0) {
-      master::refuse(std::string(name) + "." + field, "0", "at least 1");
-    }
-  }
+  within("in", one.in, 1, kMostSize);
+  within("out", one.out, 1, kMostSize);
+  within("kernel", one.kernel, 1, kMostSize);
   within("divisor", one.divisor, 1, is_weight || one.in_step != 1 ? 1 : kMost);
   within("in_step", one.in_step, 1, kMost);
   within("kernel_step", one.kernel_step, -kMost, kMost);
@@ -59,44 +59,10 @@ void require_dimension(const char* name, const ConvolutionDimension& one,
   if (extent > static_cast<double>(kMostSize)) {
     master::refuse(
         std::string(name) + ".in_step", std::to_string(one.in_step),
-        "windows of at most " + std::to_string(kMostSize) + " positions");
+        "windows of at most " + std::to_string(kMostSize) + " positions",
+        SWAMP_UNSUPPORTED);
   }
 }
-
-void require_shapes(const Convolution& of, bool is_weight) {
-  const Checker check("of");
-  check.dtype(of.dtype, master::kRowTypes);
-  require_dimension("of.height", of.height, is_weight);
-  require_dimension("of.width", of.width, is_weight);
-  for (const auto& [name, count] :
-       {std::pair("of.channels", of.channels), {"of.filters", of.filters}}) {
-    if (of.groups != 0 && count != 0 && count % of.groups == 0 &&
-        count <= kMostSize) {
-      continue;
-    }
-    master::refuse(name, std::to_string(count),
-                   "a multiple of groups, which is " +
-                       std::to_string(of.groups) + ", from 1 to " +
-                       std::to_string(kMostSize));
-  }
-  // As floating-point numbers, whose products do not overflow.
-  const auto elements = [&](std::size_t channels, std::size_t height,
-                            std::size_t width) {
-    return static_cast<double>(of.images) * static_cast<double>(channels) *
-           static_cast<double>(height) * static_cast<double>(width);
-  };
-  if (std::max(elements(of.channels, of.height.in, of.width.in),
-               elements(of.filters, of.height.out, of.width.out)) > 0x1p60) {
-    master::refuse("of.images", std::to_string(of.images),
-                   "images that fit into memory");
-  }
-}
-
-void require_data(const Convolution& of, const char* name, const void* data) {
-  master::require_array(name, data, kScalarTypeBytes[of.dtype], of.images);
-}
-
-// ---- Parts
 
 // axis_of() returns the axis of all positions.
 ConvolutionAxis axis_of(const ConvolutionDimension& one) {
@@ -123,6 +89,51 @@ ConvolutionAxis axis_of(const ConvolutionDimension& one) {
   all.positions = std::max(end, axis.in) + all.before;
   return all;
 }
+
+void require_shapes(const Convolution& of, bool is_weight) {
+  const Checker check("of");
+  check.dtype(of.dtype, master::kRowTypes);
+  require_dimension("of.height", of.height, is_weight);
+  require_dimension("of.width", of.width, is_weight);
+  for (const auto& [name, count] :
+       {std::pair("of.channels", of.channels), {"of.filters", of.filters}}) {
+    if (of.groups != 0 && count != 0 && count % of.groups == 0 &&
+        count <= kMostSize) {
+      continue;
+    }
+    master::refuse(
+        name, std::to_string(count),
+        "a multiple of groups, which is " + std::to_string(of.groups) +
+            ", from 1 to " + std::to_string(kMostSize),
+        count > kMostSize ? SWAMP_UNSUPPORTED : SWAMP_INVALID_ARGUMENT);
+  }
+  // As floating-point numbers, whose products do not overflow.
+  const auto elements = [&](std::size_t channels, std::size_t height,
+                            std::size_t width) {
+    return static_cast<double>(of.images) * static_cast<double>(channels) *
+           static_cast<double>(height) * static_cast<double>(width);
+  };
+  if (std::max(elements(of.channels, of.height.in, of.width.in),
+               elements(of.filters, of.height.out, of.width.out)) > 0x1p60) {
+    master::refuse("of.images", std::to_string(of.images),
+                   "images that fit into memory");
+  }
+  const auto terms = [&](std::size_t height, std::size_t width) {
+    return static_cast<double>(height) * static_cast<double>(width) *
+           static_cast<double>(of.channels / of.groups);
+  };
+  if (terms(of.height.kernel, of.width.kernel) >= 0x1p31 ||
+      terms(axis_of(of.height).slots(), axis_of(of.width).slots()) > 0x1p40) {
+    master::refuse("of.height.kernel", std::to_string(of.height.kernel),
+                   "windows that fit into memory", SWAMP_UNSUPPORTED);
+  }
+}
+
+void require_data(const Convolution& of, const char* name, const void* data) {
+  master::require_array(name, data, kScalarTypeBytes[of.dtype], of.images);
+}
+
+// ---- Parts
 
 // Block is the filters of a unit, and the channels that they read.
 struct Block {
@@ -218,9 +229,10 @@ struct Direct {
     // 3 floating-point operations count as a byte, as those of a product.
     operation.traffic_bytes += args.out_pixels() * args.terms * 2 * kLanes / 3;
   }
-  static constexpr std::size_t kMost = std::size_t{1} << 31;
   // Of scratch memory that stays in a CPU's caches.
   static constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
+  // Of a row, for each worker.
+  static constexpr std::size_t kMost = 32 * kCacheBytes;
 
   bool fits(const Operation& operation, std::size_t partial_bytes) const {
     return operation.scratch_bytes < kMost &&
@@ -231,7 +243,9 @@ struct Direct {
     master::refuse("x",
                    "images of " + std::to_string(of.height.in) + " x " +
                        std::to_string(of.width.in),
-                   "more LDM than " + std::to_string(machine.ldm_bytes) +
+                   "rows for " + std::to_string(kMost) +
+                       " bytes of scratch memory, and for LDM of " +
+                       std::to_string(machine.ldm_bytes) +
                        " bytes (SWAMP_LDM_BYTES)",
                    SWAMP_UNSUPPORTED);
   }
@@ -304,13 +318,16 @@ struct Results : Direct {
     std::vector<std::size_t> x_rows(bands);
     // Of the first block, then of the last, which may have fewer filters: runs
     // of blocks with as many, of one group if it has several.
-    std::vector<ConvolutionArgs> args(2 * bands);
-    std::vector<Operation> operations(2 * bands);
-    for (std::size_t i = 0; i < 2 * bands; ++i) {
+    const ConvolutionArgs whole[] = {args_of(block(0)),
+                                     args_of(block(blocks - 1))};
+    const std::size_t count =
+        whole[0].lanes == whole[1].lanes ? bands : 2 * bands;
+    std::vector<ConvolutionArgs> args(count);
+    std::vector<Operation> operations(count);
+    for (std::size_t i = 0; i < count; ++i) {
       const std::size_t first = i % bands * size;
-      args[i] = args_of(block(i < bands ? 0 : blocks - 1))
-                    .band(first, std::min(size, rows().out - first),
-                          x_rows[i % bands]);
+      args[i] = whole[i / bands].band(first, std::min(size, rows().out - first),
+                                      x_rows[i % bands]);
       operations[i] = operation_of(args[i]);
       if (!fits(operations[i], 0)) refuse_ldm();
     }
@@ -341,7 +358,7 @@ struct Results : Direct {
                     {x_of(x, image, one.channel, x_rows[i] * columns().in),
                      part(weight, one.filter * terms()), part(bias, one.filter),
                      out_of(out, image, one.filter, i * size * columns().out)},
-                    one.lanes == args[0].lanes ? i : bands + i);
+                    one.lanes == whole[0].lanes ? i : bands + i);
         }
       }
     }
@@ -380,7 +397,18 @@ struct Gradient : Direct {
     return bytes;
   }
 
-  void run(const void* x, const void* gradient, float* out) const {
+  // store() rounds a sum as the kernels do, whose nan is quiet.
+  void store(float sum, void* out, std::size_t i) const {
+    if (of.dtype == kFloat32) {
+      static_cast<float*>(out)[i] = sum;
+    } else {
+      static_cast<std::uint16_t*>(out)[i] = of.dtype == kFloat16
+                                                ? float16_from_float(sum)
+                                                : bfloat16_from_float(sum);
+    }
+  }
+
+  void run(const void* x, const void* gradient, void* out) const {
     using At = slave::ConvolutionWeightOperand;
     const std::size_t blocks = block_count(), parts = part_count(),
                       most = divided(terms(), parts),
@@ -427,10 +455,10 @@ struct Gradient : Direct {
                 partials + i * partial_bytes +
                 slave::convolution_partial_bytes(part.terms) -
                 part.terms * kLanes * sizeof(float));
-            float* const to = out + one.filter * terms() + part.first_term;
-            for (std::size_t t = 0; t < part.terms; ++t, sums += kLanes) {
+            std::size_t to = one.filter * terms() + part.first_term;
+            for (std::size_t t = 0; t < part.terms; ++t, ++to, sums += kLanes) {
               for (std::size_t lane = 0; lane < one.lanes; ++lane) {
-                to[lane * terms() + t] = sums[lane];
+                store(sums[lane], out, to + lane * terms());
               }
             }
           }
@@ -453,19 +481,17 @@ void convolve(const Convolution& of, const void* x, const void* weight,
 }
 
 void convolve_weight(const Convolution& of, const void* x, const void* gradient,
-                     float* out, Machine* machine) {
+                     void* out, Machine* machine) {
   require_shapes(of, true);
   require_data(of, "x", x);
   require_data(of, "gradient", gradient);
-  master::require_array("out", out, alignof(float), 1);
+  const Gradient all{{master::impl_of(machine), of}};
+  master::require_array("out", out, all.bytes(), 1);
   if (of.images == 0) {
-    std::fill(out,
-              out + of.filters * of.height.kernel * of.width.kernel *
-                        (of.channels / of.groups),
-              0.0f);
-    return;
+    std::memset(out, 0, of.filters * all.terms() * all.bytes());
+  } else {
+    all.run(x, gradient, out);
   }
-  Gradient{{master::impl_of(machine), of}}.run(x, gradient, out);
 }
 
 }  // namespace swamp

@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kConvolutionLanes = 16;  // filters of a unit
 // ConvolutionAxis is the rows or the columns of a unit. Position k of the
 // kernel at position o of the result is at
 //   i = (o * in_step + k * tap_step + offset) / divisor
-// of x, if that is a whole number; otherwise it has no term. Where x has no
+// of x, if that is a whole number; otherwise it has no term. If x has no such
 // position, it is 0.
 struct ConvolutionAxis {
   std::int32_t in, out, taps;  // positions of x, of the result, of the kernel

@@ -35,11 +35,6 @@ static_assert(kRows <= kMaxProductRows);
 
 // ---- Packing
 
-// place_of() is where term t stands in a panel of floats.
-HWY_INLINE std::size_t place_of(std::size_t t, std::size_t terms) {
-  return (t ^ 1) < terms ? t ^ 1 : t;
-}
-
 // pack_floats() packs the terms of a source in the order of the sum.
 template <class Format>
 HWY_INLINE void pack_floats(const Source<Format>& x, std::size_t width,

@@ -36,6 +36,11 @@ struct Source {
   }
 };
 
+// place_of() returns where term t comes in the order of a sum (product_args.h).
+HWY_INLINE std::size_t place_of(std::size_t t, std::size_t terms) {
+  return (t ^ 1) < terms ? t ^ 1 : t;
+}
+
 // A word is 32 bits: a float, or a pair of 16-bit elements.
 template <class Format>
 constexpr std::size_t kWordTerms = 4 / sizeof(typename Format::Element);

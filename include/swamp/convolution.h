@@ -54,7 +54,9 @@ struct Convolution {
 ///
 /// A null machine is the default machine. Any thread may call. Everything is
 /// checked before the first write; Error is thrown for bad arguments, and with
-/// SWAMP_UNSUPPORTED if the machine's LDM is too small.
+/// SWAMP_UNSUPPORTED if the machine's LDM is too small, a row is too long for
+/// a CPU's caches, or a size or step is more than 2^28. The product has the
+/// same bits then.
 ///
 /// @param of the shapes
 /// @param x the input
@@ -67,16 +69,17 @@ SWAMP_API void convolve(const Convolution& of, const void* x,
                         Machine* machine = nullptr);
 
 /// convolve_weight computes the gradient of the weight of a convolution, whose
-/// divisors are 1, in float32. The terms of a sum are the images and positions;
-/// LDM must hold an image of 16 filters. Errors are those of convolve().
+/// divisors are 1. The terms of a sum are the images and positions. In LDM an
+/// image of 16 filters must fit, because a unit is an image. Errors are those
+/// of convolve().
 ///
 /// @param of the shapes
 /// @param x the input
 /// @param gradient of the result
-/// @param[out] out [filters, height, width, channels / groups], float32
+/// @param[out] out [filters, height, width, channels / groups]
 /// @param machine where to run; null: the default machine
 SWAMP_API void convolve_weight(const Convolution& of, const void* x,
-                               const void* gradient, float* out,
+                               const void* gradient, void* out,
                                Machine* machine = nullptr);
 
 }  // namespace swamp

@@ -127,6 +127,21 @@ void multiply(const Matrices& out, const Matrices& a, const Matrices& b,
   translated([&] { product(out, a, b, {1, 1, bias, gather}); });
 }
 
+// is_supported() returns whether the call did not find LDM too small, or a size
+// or step too large.
+template <class Call>
+bool is_supported(const Call& call) {
+  return translated([&] {
+    try {
+      call();
+    } catch (const Error& error) {
+      if (error.status() != SWAMP_UNSUPPORTED) throw;
+      return false;
+    }
+    return true;
+  });
+}
+
 // Convolution is the shapes. The tensors are PyTorch's: large [images,
 // channels, ...], small [images, filters, ...], and weight [filters, channels /
 // groups, ...].
@@ -236,25 +251,12 @@ struct Convolution {
                     .contiguous();
     const Tensor added =
         bias.has_value() && bias->defined() ? bias->contiguous() : Tensor();
-    const bool fits = fits_ldm([&] {
+    const bool supported = is_supported([&] {
       convolve(direct(small, x, result), const_data(x), const_data(w),
                added.defined() ? const_data(added) : nullptr,
                const_cast<void*>(const_data(result)));
     });
-    return fits ? result : Tensor();
-  }
-  // fits_ldm() returns whether the call has found enough LDM.
-  template <class Call>
-  static bool fits_ldm(const Call& call) {
-    return translated([&] {
-      try {
-        call();
-      } catch (const Error& error) {
-        if (error.status() != SWAMP_UNSUPPORTED) throw;
-        return false;
-      }
-      return true;
-    });
+    return supported ? result : Tensor();
   }
 
   // padded() is the large tensor with the zeros that the windows read.
@@ -453,14 +455,14 @@ struct Convolution {
   Tensor weight_from(const Tensor& large, const Tensor& small) const {
     if (is_direct()) {
       const Tensor x = dense(large), y = dense(small);
-      const Tensor sums = at::empty(
+      const Tensor result = at::empty(
           {filters, 1, axes[1].kernel, axes[2].kernel, group_channels()},
-          x.options().dtype(at::kFloat));
-      const bool fits = fits_ldm([&] {
+          x.options());
+      const bool supported = is_supported([&] {
         convolve_weight(direct(true, x, y), const_data(x), const_data(y),
-                        sums.data_ptr<float>());
+                        const_cast<void*>(const_data(result)));
       });
-      if (fits) return sums.to(x.scalar_type()).permute({0, 4, 1, 2, 3});
+      if (supported) return result.permute({0, 4, 1, 2, 3});
     }
     const std::int64_t terms = kernel_size() * group_channels();
     const std::int64_t positions = small_size();

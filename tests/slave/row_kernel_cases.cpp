@@ -15,8 +15,8 @@ Bytes bytes_of(const Data& data) {
   return {begin, begin + data.bytes()};
 }
 
-// Attention, products, convolutions and column sums have units of their own, and their own
-// tests.
+// Attention, products, convolutions and column sums have units of their own, and
+// their own tests.
 template <class Args, class... Others>
 constexpr bool kIsAny = (std::is_same_v<Args, Others> || ...);
 template <class Args>

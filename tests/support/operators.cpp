@@ -449,9 +449,8 @@ void convolutions(SeededCall& c, std::size_t variant) {
   convolve(of, x.data, weight.data, variant == 0 ? nullptr : bias.data, y.data,
            c.machine);
   c.next_call();
-  const Matrix sums = c.matrix(one.filters, terms, kFloat32);
-  convolve_weight(of, x.data, y.data, static_cast<float*>(sums.data),
-                  c.machine);
+  const Matrix dw = c.matrix(one.filters, terms, c.dtype);
+  convolve_weight(of, x.data, y.data, dw.data, c.machine);
   c.next_call();
   const Matrix dx = c.matrix(x.rows, x.columns, c.dtype),
                exchanged = c.matrix(

@@ -38,6 +38,7 @@ SHAPES = [
     (1, 3, 5, (4, 5, 6), (3, 2, 3), dict(padding=1)),
     (2, 4, 4, (5, 4, 6), (2, 2, 2), dict(stride=2, groups=2)),
     (1, 1, 1, (1, 1), (1, 1), {}), (1, 2, 3, (3, 3), (3, 3), dict(padding=5)),
+    (2, 6, 6, (1, 5, 6), (1, 3, 3), dict(groups=6, padding=(0, 1, 1))),
 ]
 TRANSPOSED = [
     (2, 5, 7, (9,), (3,), {}), (2, 4, 6, (5,), (5,), dict(stride=3, padding=1, output_padding=2)),
@@ -221,6 +222,15 @@ class Convolution(TestCase):
             self.assertEqual(y[0].tolist(), [0] * 7)
             self.assertEqual(y[1, 1:3].tolist(), [torch.inf] * 2)
             self.assertTrue(y[4:6, 4:6].isnan()[1].any())
+            values = torch.tensor([torch.nan, torch.inf, -torch.inf, 1], dtype=dtype)
+            for groups in (4, 1):
+                w = torch.ones(4, 4 // groups, 3, 3, dtype=dtype, requires_grad=True)
+                x = values.view(1, 4, 1, 1).repeat(1, 1, 6, 6)
+                F.conv2d(x, w, groups=groups).sum().backward()
+                found = w.grad[:, 0] if groups == 4 else w.grad[0]
+                one = 0x7e00 if dtype == torch.float16 else 0x7fc0
+                self.assertEqual(found[0].view(torch.int16).unique().tolist(), [one])
+                self.assertEqual(found[1:, 0, 0].tolist(), [torch.inf, -torch.inf, 16])
 
     def test_second_gradient_and_compile(self):
         use(True)
