@@ -10,6 +10,7 @@
 
 #include "row_values.h"
 #include "support/errors.h"
+#include "swamp/convolution.h"
 
 namespace swamp::test {
 namespace {
@@ -420,6 +421,51 @@ TEST(Product, Errors) {
                     product(call.out, call.a, call.b, options);
                   });
   EXPECT_TRUE(out.memory == before);
+}
+
+TEST(Convolution, Errors) {
+  std::vector<float> x(64, 1), weight(64, 1), out(64, 7);
+  struct Call {
+    Convolution of;
+    const void* x;
+    bool is_weight = false;
+  };
+  const ConvolutionDimension axis{4, 3, 2, 1, 1, 0, 1};
+  const std::vector<Refusal<Call>> rows = {
+      {[](Call& c) { c.x = nullptr; }, "x: got null, expected"},
+      {[](Call& c) { c.x = static_cast<const char*>(c.x) + 1; },
+       "x: got a misaligned address, expected"},
+      {[](Call& c) { c.of.dtype = kFloat64; },
+       "of.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.of.groups = 0; }, "of.channels: got 2, expected"},
+      {[](Call& c) { c.of.filters = 3; }, "of.filters: got 3, expected"},
+      {[](Call& c) { c.of.height.out = 0; },
+       "of.height.out: got 0, expected 1"},
+      {[](Call& c) { c.of.width.divisor = 0; },
+       "of.width.divisor: got 0, expected 1"},
+      {[](Call& c) {
+         c.is_weight = true;
+         c.of.width.divisor = 2;
+       },
+       "of.width.divisor: got 2, expected 1 to 1", SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.of.width.in_step = (1L << 28) + 1; },
+       "of.width.in_step: got 268435457, expected 1 to 268435456",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.of.width.kernel_step = 1L << 27; },
+       "of.width.in_step: got 1, expected windows of at most",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.of.images = std::size_t{1} << 60; },
+       "of.images: got 1152921504606846976, expected images that fit"},
+  };
+  const std::vector<float> before = out;
+  expect_refusals({{1, 2, 2, 2, axis, axis}, x.data()}, rows, [&](Call& call) {
+    if (call.is_weight) {
+      convolve_weight(call.of, call.x, weight.data(), out.data());
+    } else {
+      convolve(call.of, call.x, weight.data(), nullptr, out.data());
+    }
+  });
+  EXPECT_EQ(out, before);
 }
 
 }  // namespace

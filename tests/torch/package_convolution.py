@@ -206,6 +206,10 @@ class Convolution(TestCase):
             "same": lambda: F.conv2d(t(1, 1, 4, 4), t(1, 1, 2, 2), padding="same"),
             "one number": lambda: conv(t(1, 1, 4, 4), t(1, 1, 2, 2), None, [1], [0],
                                        [1], False, [0], 1),
+            "far": lambda: F.conv1d(t(1, 2, 10), t(2, 1, 3), groups=2,
+                                    stride=2**28 + 1),
+            "dilation": lambda: F.conv1d(t(1, 2, 10), t(2, 1, 1), groups=2,
+                                         dilation=2**28 + 1),
             "output padding": lambda: F.conv_transpose2d(
                 t(1, 1, 4, 4), t(1, 1, 2, 2), output_padding=3),
         }
