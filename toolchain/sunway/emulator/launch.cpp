@@ -130,7 +130,6 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       group.state = Group::State::running;
       group.singles = false;
       group.launched = all.num_threads;
-      group.begun = 0;
       ++group.spawns;
       group.remaining = all.num_threads;
       group.spawned_at = pc;

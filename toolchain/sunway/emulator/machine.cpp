@@ -107,7 +107,6 @@ void identify(const Slave& slave) {
 void run_slave(Slave& slave) {
   _MYID = slave.thread_number;
   begin_part(slave);
-  ++machine().groups[static_cast<std::size_t>(slave.group)].begun;
   if (slave.observer) slave.observer->function_begins();
   run_function(slave);
   if (slave.observer) slave.observer->function_ends();

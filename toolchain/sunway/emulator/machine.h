@@ -149,7 +149,7 @@ struct Slave {
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
   bool asynchronous = false;  // check mode: it began transfers in this launch
                               // that it or others have to wait for
-  int gave_way = 0;           // how often, at locks and atomics of this launch
+  int gave_way = 0;           // check mode: at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Written under the machine's mutex.
   std::atomic<SlaveState> state{SlaveState::idle};
@@ -187,7 +187,6 @@ struct Group {
   bool singles = false;  // started by athread_create() and joined one by one
   bool owned = false;    // by a host thread, whose athread_spawn() uses it
   int launched = 0;
-  std::atomic<int> begun{0};  // slaves of the launch, in copy mode
   std::uint64_t spawns = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;

@@ -63,7 +63,7 @@ template <class Word>
 void lock(volatile Word* word, const void* pc) {
   sunway::Slave* slave = sunway::self();
   if (slave != nullptr) {
-    sunway::give_way(*slave);
+    if (slave->observer) slave->observer->gives_way();
     sunway::take_turn(*slave);
   }
   if (!try_lock(word)) {
@@ -87,7 +87,7 @@ template <class Word>
 bool trylock(volatile Word* word, const void* pc) {
   sunway::Slave* slave = sunway::self();
   if (slave != nullptr) {
-    sunway::give_way(*slave);
+    if (slave->observer) slave->observer->gives_way();
     sunway::take_turn(*slave);
   }
   const bool mine = try_lock(word);
@@ -114,8 +114,8 @@ void unlock(volatile Word* word) {
 template <class Word>
 Word add(volatile Word* word, Word value, const void* pc) {
   sunway::Slave* slave = sunway::self();
-  if (slave != nullptr) sunway::give_way(*slave);
   if (slave != nullptr && slave->observer) {
+    slave->observer->gives_way();
     slave->observer->atomic(word, sizeof(Word), true, pc);
   } else if (sunway::observer != nullptr) {
     sunway::observer->atomic(word, sizeof(Word));

@@ -104,7 +104,9 @@ class SlaveObserver {
   virtual void acquires(Sync kind, const volatile void* object,
                         std::uint64_t number) = 0;
   // gives_way() is called before an attempt to take a lock and before an atomic
-  // operation: others may run first.
+  // operation. In some replays of check mode others run first, so that all
+  // slaves share work that is taken by locks or atomics. Copy mode does not do
+  // it: a lock made of atomics may be free only while nobody tries to take it.
   virtual void gives_way() = 0;
   // tried() is called after an attempt to take a lock that was not free, and
   // atomic() before an atomic operation.

@@ -4,7 +4,6 @@
 // remains.
 #include "toolchain/sunway/emulator/schedule.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -238,23 +237,6 @@ void take_turn_from(Slave& slave) {
   slave.state = SlaveState::without_turn;
   slave.observer->turn_lost();
   machine().turn = nullptr;
-}
-
-void give_way(Slave& slave) {
-  constexpr int kMost = 1024;  // of a slave in a launch
-  constexpr unsigned long kLongestWait = 100000000;
-  const Machine& all = machine();
-  if (slave.observer) slave.observer->gives_way();
-  if (all.check || slave.gave_way == kMost) return;
-  const Group& group = all.groups[static_cast<std::size_t>(slave.group)];
-  if (slave.gave_way++ == 0 && !group.singles) {
-    const unsigned long begin = nanoseconds();
-    while (group.begun < group.launched &&
-           nanoseconds() - begin < kLongestWait) {
-      sched_yield();
-    }
-  }
-  sched_yield();
 }
 
 void stop_slaves() {

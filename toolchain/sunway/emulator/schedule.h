@@ -45,12 +45,6 @@ void take_turn_from(Slave& slave);
 // Returns false if no other slave can run.
 bool yield_turn(Slave& slave);
 
-// give_way() is called before a lock or an atomic operation. In copy mode the
-// first one of a launch waits until all slaves have begun, and each lets others
-// run: otherwise one slave would take most of the shared work, because its
-// thread began first.
-void give_way(Slave& slave);
-
 // stop_slaves() is called in check mode at the end of the process, before
 // anything is destroyed or reported. It returns after all slaves but the
 // calling one have stopped, or 1 s later if one of them loops without accesses
