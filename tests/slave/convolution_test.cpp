@@ -105,7 +105,7 @@ TEST(ConvolutionKernels, BitsOfReference) {
                            {16, 16, 4, 4}, {16, 8, 2, 1},  {12, 9, 4, 3},
                            {16, 3, 16, 3}, {11, 8, 11, 8}, {1, 1, 1, 1},
                            {6, 12, 1, 2}};
-  int count = 0;
+  std::uint32_t count = 0;
   for (const ConvolutionAxis& rows : axes) {
     for (const ConvolutionAxis& columns : axes) {
       if (rows.in == 30) continue;
