@@ -143,6 +143,9 @@ struct Block {
 struct Direct {
   Machine::Impl& machine;
   const Convolution& of;
+  // Of a block. If LDM is too small for several, it is 1: the copies of x of
+  // one group are smaller, because all its filters read the same.
+  std::size_t most_groups = kLanes;
 
   std::size_t bytes() const { return kScalarTypeBytes[of.dtype]; }
   std::size_t group_filters() const { return of.filters / of.groups; }
@@ -152,7 +155,8 @@ struct Direct {
   }
   // A block has filters of one group, or all filters of several.
   std::size_t block_groups() const {
-    return std::clamp<std::size_t>(kLanes / group_filters(), 1, of.groups);
+    return std::clamp<std::size_t>(kLanes / group_filters(), 1,
+                                   std::min(most_groups, of.groups));
   }
   std::size_t group_blocks() const { return divided(group_filters(), kLanes); }
   std::size_t block_count() const {
@@ -312,7 +316,11 @@ struct Results : Direct {
   }
 
   void run(const void* x, const void* weight, const void* bias, void* out) {
-    const std::size_t size = band_size();
+    std::size_t size = band_size();
+    if (size == 0) {
+      most_groups = 1;
+      size = band_size();
+    }
     if (size == 0) refuse_ldm();
     const std::size_t bands = divided(rows().out, size), blocks = block_count();
     std::vector<std::size_t> x_rows(bands);
@@ -408,7 +416,7 @@ struct Gradient : Direct {
     }
   }
 
-  void run(const void* x, const void* gradient, void* out) const {
+  void run(const void* x, const void* gradient, void* out) {
     using At = slave::ConvolutionWeightOperand;
     const std::size_t blocks = block_count(), parts = part_count(),
                       most = divided(terms(), parts),
@@ -429,7 +437,10 @@ struct Gradient : Direct {
           master::row_kernel<KernelFamily::convolution_weight>(of.dtype), &one);
       set_operation(operations[i], one, At::g, true, of.channels, of.filters,
                     scratch_bytes(one));
-      if (!fits(operations[i], partial_bytes)) refuse_ldm();
+      if (fits(operations[i], partial_bytes)) continue;
+      if (most_groups == 1) refuse_ldm();
+      most_groups = 1;
+      return run(x, gradient, out);
     }
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(operations.data(), operations.size(), blocks * parts, true,
@@ -485,7 +496,7 @@ void convolve_weight(const Convolution& of, const void* x, const void* gradient,
   require_shapes(of, true);
   require_data(of, "x", x);
   require_data(of, "gradient", gradient);
-  const Gradient all{{master::impl_of(machine), of}};
+  Gradient all{{master::impl_of(machine), of}};
   master::require_array("out", out, all.bytes(), 1);
   if (of.images == 0) {
     std::memset(out, 0, of.filters * all.terms() * all.bytes());
