@@ -300,19 +300,21 @@ struct Results : Direct {
     const std::size_t out = rows().out, units = of.images * block_count();
     const ConvolutionArgs all = args_of(block(0));
     const auto slaves = static_cast<std::size_t>(machine.slaves());
-    std::size_t size = out;
-    for (;; size = divided(size, 2)) {
-      // A band in the middle has the most positions of x.
-      std::size_t x_row;
-      const ConvolutionArgs args = all.band((out - size) / 2, size, x_row);
-      const Operation operation = operation_of(args);
-      const bool is_large = operation.scratch_bytes > kCacheBytes;
+    for (std::size_t size = out;; size = divided(size, 2)) {
+      bool is_large = false, all_fit = true;
+      for (std::size_t first = 0; first < out; first += size) {
+        std::size_t x_row;
+        const ConvolutionArgs args =
+            all.band(first, std::min(size, out - first), x_row);
+        const Operation operation = operation_of(args);
+        is_large = is_large || operation.scratch_bytes > kCacheBytes;
+        all_fit = all_fit && fits(operation, 0);
+      }
       const bool is_few =
           units * divided(out, size) < slaves && size > 2 * rows().kernel;
-      if (fits(operation, 0) && (size == 1 || (!is_large && !is_few))) break;
+      if (all_fit && (size == 1 || (!is_large && !is_few))) return size;
       if (size == 1) return 0;
     }
-    return size;
   }
 
   void run(const void* x, const void* weight, const void* bias, void* out) {
@@ -337,7 +339,6 @@ struct Results : Direct {
       args[i] = whole[i / bands].band(first, std::min(size, rows().out - first),
                                       x_rows[i % bands]);
       operations[i] = operation_of(args[i]);
-      if (!fits(operations[i], 0)) refuse_ldm();
     }
     Workspace& workspace = Workspace::of_this_thread();
     struct BlockRun {
