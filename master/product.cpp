@@ -144,6 +144,26 @@ void require_sums(const Matrices& out, const Matrices& a,
   }
 }
 
+void require_scales(const Matrices& out, const Matrices& a,
+                    const ProductOptions& options) {
+  const ProductScales& scales = *options.scales;
+  if (out.batch > 1 || options.gather != nullptr || options.sums != nullptr) {
+    master::refuse("options.scales", "scales",
+                   "null with a batch, a gather or partial sums");
+  }
+  if (scales.terms % 2 != 0 || scales.terms > ProductScales::kMaxTerms) {
+    master::refuse(
+        "options.scales.terms", std::to_string(scales.terms),
+        "an even number, at most " + std::to_string(ProductScales::kMaxTerms));
+  }
+  const std::size_t steps =
+      scales.terms == 0 ? 1 : master::divided(a.columns, scales.terms);
+  master::require_array("options.scales.a", scales.a, alignof(float),
+                        out.rows * steps);
+  master::require_array("options.scales.b", scales.b, alignof(float),
+                        out.columns * steps);
+}
+
 // ---- Parts
 
 slave::ProductRuns runs_of(const Runs& runs) {
@@ -157,6 +177,7 @@ struct Product {
   float alpha, beta;
   const Gather* gather;  // null: a is at steps
   const PartialSums* partial_sums;
+  const ProductScales* scales;
   bool pairs;
 
   std::size_t terms() const { return a.columns; }
@@ -175,7 +196,24 @@ struct Product {
     args.beta = beta;
     args.first = args.last = 1;
     args.pairs = pairs ? 1 : 0;
+    args.scale_terms = static_cast<std::uint32_t>(scale_terms());
     return args;
+  }
+
+  // scale_terms() returns the terms of a block with scales; 0: none, or all.
+  std::size_t scale_terms() const {
+    return scales == nullptr ? 0 : scales->terms;
+  }
+
+  // steps_of() returns how many scales `count` terms have.
+  std::size_t steps_of(std::size_t count) const {
+    if (scales == nullptr) return 0;
+    return scales->terms == 0 ? 1 : master::divided(count, scales->terms);
+  }
+  // whole_blocks() returns a number of terms, made a multiple of a scale's.
+  std::size_t whole_blocks(std::size_t most) const {
+    const std::size_t block = scale_terms();
+    return block == 0 ? most : std::max(most / block, std::size_t{1}) * block;
   }
 
   // block_terms_of() returns ProductArgs::block_terms, at most `most`.
@@ -225,16 +263,18 @@ struct Product {
                          kLeastWords, kBlockWords);
       words += words % 2;
     }
-    return {std::min(terms(), kMostTerms), panels_of(out.columns), kBlockRows,
-            static_cast<std::uint32_t>(words * (pairs ? 2 : 1)),
+    return {std::min(terms(), whole_blocks(kMostTerms)), panels_of(out.columns),
+            kBlockRows,
+            static_cast<std::uint32_t>(whole_blocks(words * (pairs ? 2 : 1))),
             gather != nullptr};
   }
 
   // blocks_of_ldm() returns blocks that fit into LDM, or throws Error.
   Blocks blocks_of_ldm() const {
     for (std::uint32_t most = 512; most >= 2; most /= 2) {
-      const Blocks blocks{std::min<std::size_t>(most, terms()), 1,
-                          slave::kMaxProductRows, most, false};
+      const std::size_t block = whole_blocks(most);
+      const Blocks blocks{std::min(block, terms()), 1, slave::kMaxProductRows,
+                          static_cast<std::uint32_t>(block), false};
       if (fits(blocks)) return blocks;
     }
     master::refuse("a", "a product",
@@ -294,10 +334,16 @@ struct Product {
     args.out =
         master::set_unit(operation, At::out, out, 1,
                          args.last != 0 ? args.columns : 0, out.row_step);
+    const std::size_t steps = steps_of(args.terms);
+    operation.set_lines(At::a_scales, steps == 0 ? 0 : 1, steps * sizeof(float),
+                        0, steps_of(terms()) * sizeof(float));
+    operation.set_lines(At::b_scales, steps, args.columns * sizeof(float),
+                        out.columns * sizeof(float), 0);
     operation.tile_step = slave::kMaxProductRows;
-    operation.scratch_bytes =
-        static_cast<std::uint32_t>(slave::product_scratch_bytes(
-            args.block_rows, args.block_terms, blocks.gathers ? bytes() : 0));
+    operation.scratch_bytes = static_cast<std::uint32_t>(
+        slave::product_scratch_bytes(args.block_rows, args.block_terms,
+                                     blocks.gathers ? bytes() : 0) +
+        (args.scale_terms == 0 ? 0 : slave::kProductTileBytes));
     operation.traffic_bytes = traffic_of_row(args.terms, args.columns);
     return operation;
   }
@@ -492,6 +538,13 @@ struct Product {
     }
     const Operation operations[] = {operation_of(args, most, now.rows),
                                     operation_of(last, most, now.rows)};
+    // Of the scales of the part.
+    const std::size_t step = args.scale_terms == 0 ? 0 : steps_of(now.term);
+    const float *const a_scales =
+                           scales == nullptr ? nullptr : scales->a + step,
+                       *const b_scales = scales == nullptr
+                                             ? nullptr
+                                             : scales->b + step * out.columns;
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(
         operations, 2, now.batches * ((panels - 1) / block_panels + 1), false,
@@ -506,7 +559,10 @@ struct Product {
                    matrix + c / kProductLanes * panel_bytes,
                    sums + (i * panels * kProductLanes + c) * now.rows,
                    part(self, batch, now.row, column).data,
-                   part(out, batch, now.row, column).data},
+                   part(out, batch, now.row, column).data,
+                   a_scales == nullptr ? nullptr
+                                       : a_scales + now.row * steps_of(terms()),
+                   b_scales == nullptr ? nullptr : b_scales + column},
                   now.columns - c < block_columns ? 1 : 0);
       }
     }
@@ -562,6 +618,10 @@ struct Product {
       operation.set_unit_bytes(At::a, sliver);
       now.args.self = set(At::self, self, adds() ? out.rows : 0);
       now.args.out = set(At::out, out, out.rows);
+      operation.set_unit_bytes(
+          At::a_scales, scales == nullptr ? 0 : out.rows * sizeof(float));
+      operation.set_unit_bytes(At::b_scales,
+                               scales == nullptr ? 0 : lanes * sizeof(float));
       operation.scratch_bytes = static_cast<std::uint32_t>(
           slave::product_rows_scratch_bytes(now.args.block_terms));
       operation.traffic_bytes =
@@ -588,7 +648,9 @@ struct Product {
           table.add(panels_of(parts[p].columns),
                     {part(b, first + i, 0, column).data, packed + i * sliver,
                      part(self, first + i, 0, column).data,
-                     part(out, first + i, 0, column).data},
+                     part(out, first + i, 0, column).data,
+                     scales == nullptr ? nullptr : scales->a,
+                     scales == nullptr ? nullptr : scales->b + column},
                     p);
         }
       }
@@ -705,6 +767,7 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
   const Matrices* const self = options.beta == 0 ? nullptr : options.self;
   require_product(out, a, b, self, options.gather);
   if (options.sums != nullptr) require_sums(out, a, options);
+  if (options.scales != nullptr) require_scales(out, a, options);
   if (out.batch == 0 || out.rows == 0 || out.columns == 0) return;
   Machine::Impl& where = master::impl_of(machine);
   Product call{where,
@@ -716,10 +779,13 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
                options.beta,
                options.gather,
                options.sums,
+               options.scales,
                false};
   call.pairs = a.dtype == kBFloat16 && runtime::rounds_to_nearest() &&
                slave::has_bfloat16_pairs(where.kernels->isa);
-  if (call.gather == nullptr && call.partial_sums == nullptr) {
+  ProductScales scales;
+  if (options.gather == nullptr && options.sums == nullptr &&
+      call.scale_terms() == 0) {
     const bool by_columns = out.column_step != 1 && out.row_step == 1;
     const std::size_t few = slave::kFewProductRows;
     if (out.rows > few && (by_columns || out.columns <= few)) {
@@ -728,6 +794,10 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
       call.a = b.transposed();
       call.b = a.transposed();
       call.self = call.self.transposed();
+      if (call.scales != nullptr) {
+        scales = {call.scales->b, call.scales->a};
+        call.scales = &scales;
+      }
     }
     if (call.is_few() && call.few_rows()) return;
   }

@@ -70,7 +70,7 @@ struct Operand {
   }
 };
 
-inline constexpr int kMaxOperands = 6;
+inline constexpr int kMaxOperands = 7;
 
 // TypedOperand is an operand as slave/kernels.inc writes it. in(kFloat16) is
 // one float16 per unit; row(in(kFloat16)) is one per column.

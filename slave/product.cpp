@@ -327,6 +327,13 @@ HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
 
 // ---- The result
 
+// Factors of the rows and columns of a result; null: none.
+struct Factors {
+  const float* rows;
+  std::size_t row_step;
+  const float* columns;
+};
+
 // finish() rounds `rows` rows of sums to the result.
 template <class Format>
 HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
@@ -334,7 +341,7 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
                        const typename Format::Element* self,
                        const ProductSteps& self_at,
                        typename Format::Element* out,
-                       const ProductSteps& out_at) {
+                       const ProductSteps& out_at, const Factors& factors) {
   using Element = typename Format::Element;
   const DF df;
   const hn::Rebind<Element, DF> d;
@@ -344,13 +351,16 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
     for (std::size_t i = 0; i < columns; i += kLanes) {
       const std::size_t count = std::min(kLanes, columns - i);
       const auto column = static_cast<std::int64_t>(i);
-      VF value;
-      if (count == kLanes) {
-        value = hn::LoadU(df, sum + i);
-      } else {
+      const auto load = [&](const float* from) HWY_ATTR {
+        if (count == kLanes) return hn::LoadU(df, from);
         float part[kLanes] = {};
-        std::memcpy(part, sum + i, count * sizeof(float));
-        value = hn::LoadU(df, part);
+        std::memcpy(part, from, count * sizeof(float));
+        return hn::LoadU(df, part);
+      };
+      VF value = load(sum + i);
+      if (factors.rows != nullptr) {
+        const VF of_row = hn::Set(df, factors.rows[r * factors.row_step]);
+        value = hn::Mul(hn::Mul(of_row, load(factors.columns + i)), value);
       }
       if (args.alpha != 1) value = hn::Mul(alpha, value);
       if (self != nullptr) {
@@ -368,7 +378,9 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
         value = exact_fma(df, beta, addend, value);
       }
       // The sums themselves have only quiet nan.
-      if (args.alpha != 1 || self != nullptr) value = nan_to_quiet(value);
+      if (args.alpha != 1 || self != nullptr || factors.rows != nullptr) {
+        value = nan_to_quiet(value);
+      }
       const auto rounded = Format::narrow_number(df, value);
       Element* const to = out + column * out_at.column;
       if (count == kLanes && out_at.column == 1) {
@@ -400,11 +412,13 @@ struct Product {
   float* sums;
   const Element* self;
   Element* out;
+  const float *a_scales, *b_scales;
   std::byte* packed;  // rows of a
   float* local;       // a tile of sums
   ProductSteps a_at, self_at, out_at;
   std::size_t sums_panel;  // floats from panel to panel of the sums
-  std::size_t first;       // row of a gathered a
+  std::size_t a_scales_row, b_scales_step;  // floats from one to the next
+  std::size_t first;                        // row of a gathered a
   bool pairs;
   bool direct;  // the result is the rounded sums
   bool non_temporal;
@@ -416,16 +430,20 @@ struct Product {
         sums(operand<float>(tile, At::sums)),
         self(operand<const Element>(tile, At::self)),
         out(operand<Element>(tile, At::out)),
-        packed(static_cast<std::byte*>(tile.scratch) +
-               kMaxProductRows * kProductLanes * sizeof(float)),
+        a_scales(operand<const float>(tile, At::a_scales)),
+        b_scales(operand<const float>(tile, At::b_scales)),
+        packed(static_cast<std::byte*>(tile.scratch) + kProductTileBytes),
         local(static_cast<float*>(tile.scratch)),
         a_at(row_steps_of(tile.layout[At::a], args.in, sizeof *a)),
         self_at(row_steps_of(tile.layout[At::self], args.self, sizeof *self)),
         out_at(row_steps_of(tile.layout[At::out], args.out, sizeof *out)),
         sums_panel(tile.layout[At::sums].line_step / sizeof *sums),
+        a_scales_row(tile.layout[At::a_scales].unit_step / sizeof *a_scales),
+        b_scales_step(tile.layout[At::b_scales].line_step / sizeof *b_scales),
         first(args.first_row + tile.first),
         pairs(args.pairs != 0),
-        direct(self == nullptr && args.alpha == 1 && out_at.column == 1),
+        direct(self == nullptr && args.alpha == 1 && out_at.column == 1 &&
+               a_scales == nullptr),
         // 16-bit results, which a tile stores as halves of vectors, gain
         // nothing.
         non_temporal(tile.non_temporal && sizeof(Element) == sizeof(float) &&
@@ -453,13 +471,16 @@ struct Product {
     }
   }
 
+  HWY_INLINE std::byte* after_packed() const {
+    return packed - kProductTileBytes +
+           product_scratch_bytes(args.block_rows, args.block_terms, 0);
+  }
+
   // Copies a part of a to the scratch memory after the packed rows; the
   // dimension with the longer runs becomes contiguous.
   HWY_INLINE Source<In> gathered(std::size_t row, std::size_t rows,
                                  std::size_t term, std::size_t terms) const {
-    auto* const copy = reinterpret_cast<typename In::Element*>(
-        packed + product_scratch_bytes(args.block_rows, args.block_terms, 0) -
-        kMaxProductRows * kProductLanes * sizeof(float));
+    auto* const copy = reinterpret_cast<typename In::Element*>(after_packed());
     const std::size_t r0 = first + row, t0 = args.first_term + term;
     if (args.term_runs.length >= args.row_runs.length) {
       copy_runs(args.row_runs, r0, rows, args.term_runs, t0, terms, copy);
@@ -486,6 +507,43 @@ struct Product {
         to += length;
         left -= length;
       }
+    }
+  }
+
+  // add_scaled() adds terms from `term` on to the sums `from` of rows from
+  // `row` on and of a panel that begins at `column`.
+  HWY_INLINE void add_scaled(std::size_t height, const std::byte* sliver,
+                             const std::byte* panel, std::size_t row,
+                             std::size_t column, std::size_t columns,
+                             std::size_t term, std::size_t terms, Sums from,
+                             const Sums& to) const {
+    const DF df;
+    const Sums chain{reinterpret_cast<float*>(after_packed()), kProductLanes};
+    const std::size_t most = args.scale_terms;
+    for (std::size_t t = 0; t < terms; t += most) {
+      const std::size_t words = pairs ? t / 2 : t, step = (term + t) / most;
+      add_words(height, sliver, words_of(sliver) + words * height, panel,
+                words_of(panel) + words * kProductLanes,
+                std::min(most, terms - t), pairs, {nullptr, kProductLanes},
+                chain);
+      float b_factors[kProductLanes] = {};
+      std::memcpy(b_factors, b_scales + step * b_scales_step + column,
+                  columns * sizeof(float));
+      for (std::size_t r = 0; r < height; ++r) {
+        const VF a_factor =
+            hn::Set(df, a_scales[(row + r) * a_scales_row + step]);
+        for (std::size_t i = 0; i < kProductLanes; i += kLanes) {
+          const VF factor = hn::Mul(a_factor, hn::LoadU(df, b_factors + i));
+          const VF scaled = hn::Mul(
+              factor, hn::LoadU(df, chain.data + r * kProductLanes + i));
+          const VF sum = from.data == nullptr
+                             ? hn::Zero(df)
+                             : hn::LoadU(df, from.data + r * from.row + i);
+          hn::StoreU(nan_to_quiet(hn::Add(sum, scaled)), df,
+                     to.data + r * to.row + i);
+        }
+      }
+      from = to;
     }
   }
 
@@ -517,7 +575,10 @@ struct Product {
         add_words(height, sliver, words_of(sliver), panel, words_of(panel),
                   terms, pairs, from, target);
       };
-      if (stored) {
+      if (args.scale_terms != 0 && terms != 0) {
+        add_scaled(height, sliver, panel, row + r, column, columns, term, terms,
+                   from, to);
+      } else if (stored) {
         add(Target<Out>{result, static_cast<std::size_t>(out_at.row),
                         non_temporal});
       } else {
@@ -525,8 +586,11 @@ struct Product {
       }
       if (last && !stored) {
         finish<Out>(args, to, height, columns,
-                    at(self, self_at, row + r, column), self_at, result,
-                    out_at);
+                    at(self, self_at, row + r, column), self_at, result, out_at,
+                    args.scale_terms != 0 || a_scales == nullptr
+                        ? Factors{}
+                        : Factors{a_scales + (row + r) * a_scales_row,
+                                  a_scales_row, b_scales + column});
       }
       sliver += product_panel_bytes(terms, height, pairs);
       r += height;
@@ -652,6 +716,8 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
   const auto* a = operand<const std::byte>(tile, At::a);
   const auto* self = operand<const Element>(tile, At::self);
   auto* out = operand<Element>(tile, At::out);
+  Factors factors{operand<const float>(tile, At::a_scales), 1,
+                  operand<const float>(tile, At::b_scales)};
   auto* local = static_cast<float*>(tile.scratch);
   auto* panel =
       reinterpret_cast<std::byte*>(local + kMaxProductRows * kProductLanes);
@@ -694,7 +760,9 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
       term += block.terms;
       if (args.terms == 0) break;
     }
-    finish<Out>(args, sums, args.rows, columns, self, self_at, out, out_at);
+    finish<Out>(args, sums, args.rows, columns, self, self_at, out, out_at,
+                factors);
+    if (factors.rows != nullptr) factors.columns += kProductLanes;
     if (args.terms != 0) b += tile.layout[At::b].unit_step / sizeof *b;
     if (self != nullptr) self += tile.layout[At::self].unit_step / sizeof *self;
     out += tile.layout[At::out].unit_step / sizeof *out;

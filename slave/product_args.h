@@ -67,7 +67,8 @@ struct ProductPackOperand {
 // product: a (in, rows), b (constant, packed panels of kProductLanes columns
 //   and at most block_terms terms; the panels of the same columns follow each
 //   other), sums (inout, rows: float32, each kProductLanes a line; absent:
-//   none), self (in, rows; absent: none), out (out, rows). A unit is a row of
+//   none), self (in, rows; absent: none), out (out, rows), a_scales, b_scales
+//   (absent: none). A unit is a row of
 //   the result:
 //   `columns` elements.
 //   out = r(alpha * sum + beta * self), rounded to float32 after
@@ -75,13 +76,20 @@ struct ProductPackOperand {
 //   payload 0. Without self out = r(alpha * sum). If `first` is 0 the chains
 //   begin with `sums`; if `last` is 0 they end there, and out is not written.
 //   Without sums, both are 1, and there are at most block_terms terms.
+//   a_scales (in, rows) has a float32 factor for each scale_terms terms of a
+//   row of a, and b_scales (constant, a line of `columns` factors for each
+//   scale_terms terms) of a column of b. Each scale_terms terms have a chain of
+//   their own, and sum = sum + (factor of a * factor of b) * chain, from 0,
+//   where each operation is rounded to float32. If scale_terms is 0, there is
+//   one chain, and sum = (factor of a * factor of b) * chain.
 //   With row_runs.begins, a (constant) is gathered by the kernel: it is the
 //   matrix from its beginning, which never fits into LDM. The first unit of a
 //   tensor is row first_row of it, the first term its term first_term.
 // product_rows: the same for at most kFewProductRows rows, with b as it lies in
 //   main memory: b (in), a (constant, packed with product_rows_width()), self,
-//   out. A unit is kProductLanes columns of the result; the last of them, of
-//   which tile.first says where it is, may have fewer.
+//   out, a_scales (constant), b_scales (in), of one chain. A unit is
+//   kProductLanes columns of the result; the last of them, of which tile.first
+//   says where it is, may have fewer.
 // scaled_product: a (in, rows of bfloat16), b (constant, a packed panel of
 //   kProductLanes columns), sums (inout, rows; absent: none), a_scales (in,
 //   rows of float32), b_scales (constant, rows of kProductLanes float32), out
@@ -135,12 +143,15 @@ struct ProductArgs {
   // term_runs.place(t)].
   ProductRuns row_runs, term_runs;
   std::uint64_t first_row, first_term;
+  // Even, and block_terms is a multiple of it; 0: all terms.
+  std::uint32_t scale_terms;
+  std::uint32_t reserved;
 };
 struct ProductOperand {
-  enum : int { a, b, sums, self, out, count };
+  enum : int { a, b, sums, self, out, a_scales, b_scales, count };
 };
 struct ProductRowsOperand {
-  enum : int { b, a, self, out, count };
+  enum : int { b, a, self, out, a_scales, b_scales, count };
 };
 
 // ProductPanel is the beginning of a packed panel.
@@ -153,6 +164,8 @@ struct ProductPanel {
 inline constexpr std::size_t kProductLanes = 32;
 inline constexpr std::size_t kMaxProductRows = 12;  // of a tile in registers
 inline constexpr std::size_t kFewProductRows = 8;   // of product_rows
+inline constexpr std::size_t kProductTileBytes =
+    kMaxProductRows * kProductLanes * sizeof(float);
 
 inline constexpr float kSplit = 2;
 inline constexpr double kProductUnit = 0x1p-6;   // of scaled_product
@@ -182,14 +195,14 @@ constexpr std::size_t product_packed_bytes(std::size_t terms,
          product_panel_bytes(terms - whole * block_terms, width, pairs);
 }
 
-// product_scratch_bytes() is Operation::scratch_bytes of `product`: a tile of
-// sums, the packed rows, whose groups begin with a ProductPanel, and gathered
-// elements of gathered_bytes each (0 without gather).
+// product_scratch_bytes() is Operation::scratch_bytes of `product` without
+// scale_terms: a tile of sums, the packed rows, whose groups begin with a
+// ProductPanel, and gathered elements of gathered_bytes each (0 without
+// gather). With scale_terms a second tile follows.
 constexpr std::size_t product_scratch_bytes(
     std::size_t block_rows, std::size_t block_terms,
     std::size_t gathered_bytes) noexcept {
-  return kMaxProductRows * kProductLanes * 4 +
-         block_rows * (block_terms + 1) * 4 +
+  return kProductTileBytes + block_rows * (block_terms + 1) * 4 +
          (block_rows / 2 + 4) * sizeof(ProductPanel) +
          block_rows * block_terms * gathered_bytes;
 }
@@ -203,7 +216,7 @@ constexpr std::size_t product_rows_width(std::size_t rows) noexcept {
 // tile of sums, and a panel of b.
 constexpr std::size_t product_rows_scratch_bytes(
     std::size_t block_terms) noexcept {
-  return kMaxProductRows * kProductLanes * 4 +
+  return kProductTileBytes +
          product_panel_bytes(block_terms, kProductLanes, false);
 }
 

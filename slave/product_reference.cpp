@@ -64,10 +64,13 @@ float quiet(float value) {
   return value != value ? std::numeric_limits<float>::quiet_NaN() : value;
 }
 
-// result_of() is the rounded result; `self` is null if nothing is added.
+// result_of() is the rounded result; `self` is null if nothing is added, and
+// the scales if there are none.
 template <class Out>
 typename Out::Element result_of(const ProductArgs& args, float sum,
-                                const typename Out::Element* self) {
+                                const typename Out::Element* self,
+                                const float* a_scale, const float* b_scale) {
+  if (a_scale != nullptr) sum = *a_scale * *b_scale * sum;
   float value = args.alpha == 1 ? sum : args.alpha * sum;
   if (self != nullptr) value = std::fma(args.beta, Out::widen(*self), value);
   return Out::narrow(quiet(value));
@@ -83,6 +86,8 @@ void product(const void* arguments, const Tile& tile, Result&) {
   const auto* self =
       static_cast<typename Out::Element*>(tile.operands[At::self]);
   auto* out = static_cast<typename Out::Element*>(tile.operands[At::out]);
+  const auto* a_scales = static_cast<float*>(tile.operands[At::a_scales]);
+  const auto* b_scales = static_cast<float*>(tile.operands[At::b_scales]);
   const ProductSteps a_at =
                          row_steps_of(tile.layout[At::a], args.in, sizeof *a),
                      self_at = row_steps_of(tile.layout[At::self], args.self,
@@ -124,7 +129,9 @@ void product(const void* arguments, const Tile& tile, Result&) {
                     j / kProductLanes * (tile.layout[At::sums].line_step / 4) +
                     i * kProductLanes + j % kProductLanes;
       if (args.first == 0) sum = *kept;
+      float before = sum;  // the scaled chains
       for (std::size_t t = 0; t < args.terms; ++t) {
+        if (args.scale_terms != 0 && t % args.scale_terms == 0) sum = 0;
         const std::size_t term = term_at(t, args.terms);
         const std::int64_t at =
             args.row_runs.begins == nullptr
@@ -133,13 +140,26 @@ void product(const void* arguments, const Tile& tile, Result&) {
                       args.row_runs.place(args.first_row + tile.first + i) +
                       args.term_runs.place(args.first_term + term));
         sum = std::fma(In::widen(a[at]), factor(term, j), sum);
+        if (args.scale_terms != 0 &&
+            ((t + 1) % args.scale_terms == 0 || t + 1 == args.terms)) {
+          const std::size_t step = t / args.scale_terms;
+          const float scale =
+              a_scales[i * (tile.layout[At::a_scales].unit_step / 4) + step] *
+              b_scales[step * (tile.layout[At::b_scales].line_step / 4) + j];
+          before = before + scale * sum;
+          sum = before;
+        }
       }
       if (kept != nullptr) *kept = quiet(sum);
       if (args.last == 0) continue;
       out[row * out_at.row + column * out_at.column] = result_of<Out>(
           args, sum,
           self == nullptr ? nullptr
-                          : self + row * self_at.row + column * self_at.column);
+                          : self + row * self_at.row + column * self_at.column,
+          args.scale_terms != 0 || a_scales == nullptr
+              ? nullptr
+              : a_scales + i * (tile.layout[At::a_scales].unit_step / 4),
+          b_scales + j);
     }
   }
 }
@@ -154,6 +174,8 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
   const auto* self =
       static_cast<typename Out::Element*>(tile.operands[At::self]);
   auto* out = static_cast<typename Out::Element*>(tile.operands[At::out]);
+  const auto* a_scales = static_cast<float*>(tile.operands[At::a_scales]);
+  const auto* b_scales = static_cast<float*>(tile.operands[At::b_scales]);
   const std::size_t width = product_rows_width(args.rows);
   const std::size_t count = std::min<std::size_t>(
       tile.count * kProductLanes, args.columns - tile.first * kProductLanes);
@@ -184,7 +206,8 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
           args, sum,
           self == nullptr
               ? nullptr
-              : self + place(At::self, args.self, sizeof *self, i, j));
+              : self + place(At::self, args.self, sizeof *self, i, j),
+          a_scales == nullptr ? nullptr : a_scales + i, b_scales + j);
     }
   }
 }

@@ -79,7 +79,22 @@ constexpr std::size_t product_sums_count(std::size_t rows,
   return (columns + 31) / 32 * 32 * rows;
 }
 
-/// The options of BLAS's gemm, a bias that is added, and a gather.
+/// ProductScales are factors of the blocks of a and b, which are `terms`
+/// neighbours in a row of a and in a column of b; the last block may have
+/// fewer. The sum of a * b is then one of sum = sum + (factor of a * factor of
+/// b) * (sum of the terms of a block), from 0, block after block; each
+/// operation is rounded to float32. So Transformer Engine's and DeepSeek's
+/// kernels multiply codes with float32 scales. A block of all terms has the sum
+/// (factor of a * factor of b) * (sum of the terms).
+struct ProductScales {
+  const float* a = nullptr;  ///< [rows of a, blocks], row after row
+  const float* b = nullptr;  ///< [blocks, columns of b], row after row
+  std::size_t terms = 0;  ///< of a block; even, at most kMaxTerms; 0: all terms
+
+  static constexpr std::size_t kMaxTerms = 128;
+};
+
+/// The options of BLAS's gemm, a bias that is added, a gather, and scales.
 struct ProductOptions {
   float alpha = 1;  ///< factor of a * b
   float beta = 1;   ///< factor of self
@@ -91,6 +106,8 @@ struct ProductOptions {
   const Gather* gather = nullptr;
   /// Sums of earlier and for later terms. Only of batch 1 and without a gather.
   const PartialSums* sums = nullptr;
+  /// Factors of blocks. Only of batch 1, without a gather and partial sums.
+  const ProductScales* scales = nullptr;
 };
 
 /// product sets out to round(alpha * (a * b) + beta * self), for each matrix of
@@ -111,7 +128,7 @@ struct ProductOptions {
 /// @param[out] out [rows of a, columns of b]; dtype that of a, or float32
 /// @param a the left factors
 /// @param b the right factors, with as many rows as a has columns; dtype of a
-/// @param options factors, added arrays, gather
+/// @param options factors, added arrays, gather, scales
 /// @param machine where to run; null: the default machine
 SWAMP_API void product(const Matrices& out, const Matrices& a,
                        const Matrices& b, const ProductOptions& options = {},

@@ -598,15 +598,17 @@ Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
   });
 }
 
-// value_product() is a * b^T of matrices of values, with the sums of product(),
-// times the scales, which belong to the rows and columns of the result or to
-// all of it. A matrix of float32 values makes the product one of float32. NVFP4
-// has the amax of the tensors instead of scales. Otherwise as scaled_product().
+// value_product() is a * b^T of matrices of values, with the sums of product().
+// A scale is one for all, or one for each row of a or b, or for each block of
+// `block` elements of a row. A matrix of float32 values makes the product one
+// of float32. NVFP4 has the amax of the tensors instead of scales. Otherwise as
+// scaled_product().
 Tensor value_product(const Tensor& a, const Tensor& b,
                      const OptionalTensor& a_scale,
                      const OptionalTensor& b_scale,
                      const OptionalTensor& a_amax, const OptionalTensor& b_amax,
-                     at::ScalarType dtype, at::TensorList seen) {
+                     at::ScalarType dtype, at::TensorList seen,
+                     std::int64_t block) {
   require_matrix(a, "a");
   require_matrix(b, "b");
   Tensor out = at::empty_symint({a.sym_size(0), b.sym_size(0)},
@@ -619,29 +621,44 @@ Tensor value_product(const Tensor& a, const Tensor& b,
     const auto type = wide ? at::kFloat : at::kBFloat16;
     const Tensor x = resolved(a.to(type)), y = resolved(b.to(type));
     ProductOptions options;
-    Tensor row_scale, column_scale;
-    for (const auto& [scale, of_all] :
-         {std::pair{&a_scale, &row_scale}, {&b_scale, &column_scale}}) {
-      if (!is_defined(*scale)) continue;
-      if ((*scale)->numel() == 1) {
-        options.alpha *= (*scale)->item<float>();
-      } else {
-        *of_all = (*scale)->to(at::kFloat);
+    const std::int64_t steps = block == 0 ? 1 : (x.size(1) + block - 1) / block;
+    // Returns scales [rows, steps], which may repeat; undefined if one for all
+    // is in alpha.
+    const auto scales_of = [&](const OptionalTensor& scale, const Tensor& of) {
+      if (!is_defined(scale)) return Tensor();
+      if (scale->numel() == 1 && of.size(0) * steps != 1) {
+        options.alpha *= scale->item<float>();
+        return Tensor();
       }
+      const Tensor all = scale->to(at::kFloat);
+      return (of.size(0) == 0 ? all.new_empty({0, steps})
+                              : all.view({of.size(0), -1}))
+          .expand({-1, steps});
+    };
+    Tensor a_scales = scales_of(a_scale, x), b_scales = scales_of(b_scale, y);
+    ProductScales scales;
+    if (a_scales.defined() || b_scales.defined()) {
+      const auto or_one = [&](const Tensor& one, const Tensor& of) {
+        return one.defined() ? one
+                             : at::ones({}, out.options().dtype(at::kFloat))
+                                   .expand({of.size(0), steps});
+      };
+      a_scales = or_one(a_scales, x).contiguous();
+      b_scales = or_one(b_scales, y).t().contiguous();
+      scales = {data_of<float>(a_scales), data_of<float>(b_scales),
+                static_cast<std::size_t>(block)};
+      options.scales = &scales;
     }
     if (is_defined(a_amax) && is_defined(b_amax)) {
       options.alpha =
           nvfp4_factor(a_amax->item<float>(), b_amax->item<float>());
     }
-    const bool has_scales = row_scale.defined() || column_scale.defined();
     Tensor sums = out;
-    if (has_scales || (dtype != type && dtype != at::kFloat)) {
+    if (dtype != type && dtype != at::kFloat) {
       sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
     }
     swamp::product(matrices_of(sums), matrices_of(x),
                    matrices_of(y).transposed(), options);
-    if (row_scale.defined()) sums.mul_(row_scale.view({-1, 1}));
-    if (column_scale.defined()) sums.mul_(column_scale.view({1, -1}));
     if (!sums.is_same(out)) out.copy_(sums);
   });
 }
@@ -695,8 +712,8 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
   define<&value_product, kNone>(
       m,
       "_value_product(Tensor a, Tensor b, Tensor? a_scale, Tensor? b_scale, "
-      "Tensor? a_amax, Tensor? b_amax, ScalarType dtype, Tensor[] seen) -> "
-      "Tensor");
+      "Tensor? a_amax, Tensor? b_amax, ScalarType dtype, Tensor[] seen, "
+      "int block=0) -> Tensor");
   define<&dequantize_blocks, kNone>(
       m,
       "dequantize_blocks(Tensor codes, Tensor scales, int format, "

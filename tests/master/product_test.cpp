@@ -113,6 +113,7 @@ struct Array {
 struct Case {
   std::size_t batch, rows, columns, terms;
   Layout a = Layout::rows, b = Layout::rows, out = Layout::rows;
+  int scale_terms = -1;  // of a block; 0: all; -1: no scales
 };
 
 // expected_value() is an element of the result before it is rounded.
@@ -120,10 +121,24 @@ float expected_value(const Array& a, const Array& b, const Array* self,
                      const ProductOptions& options, std::size_t i,
                      std::size_t r, std::size_t c) {
   const std::size_t terms = a.matrices.columns;
+  const ProductScales* const scales = options.scales;
+  const bool divided = scales != nullptr && scales->terms != 0;
+  const std::size_t block =
+      std::max<std::size_t>(1, divided ? scales->terms : terms);
   float sum = 0;
-  for (std::size_t t = 0; t < terms; ++t) {
-    const std::size_t term = (t ^ 1) < terms ? t ^ 1 : t;
-    sum = std::fma(a(i, r, term), b(i, term, c), sum);
+  for (std::size_t first = 0, step = 0; first < terms; first += block, ++step) {
+    float chain = 0;
+    for (std::size_t t = first; t < std::min(first + block, terms); ++t) {
+      const std::size_t term = (t ^ 1) < terms ? t ^ 1 : t;
+      chain = std::fma(a(i, r, term), b(i, term, c), chain);
+    }
+    if (scales != nullptr) {
+      const std::size_t steps = (terms + block - 1) / block;
+      const float factor = scales->a[r * steps + step] *
+                           scales->b[step * b.matrices.columns + c];
+      chain = divided ? sum + factor * chain : factor * chain;
+    }
+    sum = chain;
   }
   float value = options.alpha * sum;
   if (self != nullptr && options.beta != 0) {
@@ -136,7 +151,10 @@ struct Problem {
   Array a, b, self, out;
   ProductOptions options;
   bool in_place = false;
+  std::vector<float> a_scales, b_scales;
+  ProductScales scales;
 
+  Problem(const Problem&) = delete;
   Problem(const Case& one, ScalarType type, ScalarType out_type,
           Numbers numbers, Random& random)
       : a(one.batch, one.rows, one.terms, type, one.a),
@@ -148,6 +166,20 @@ struct Problem {
     self.fill(numbers == Numbers::any ? numbers : Numbers::ordinary, random);
     out.fill(Numbers::ordinary, random);
     options.gather = a.gathered();
+    if (one.scale_terms >= 0) {
+      const auto block = static_cast<std::size_t>(one.scale_terms);
+      const std::size_t steps =
+          block == 0 ? 1 : (one.terms + block - 1) / block;
+      a_scales.resize(one.rows * steps);
+      b_scales.resize(one.columns * steps);
+      for (std::vector<float>* factors : {&a_scales, &b_scales}) {
+        for (float& x : *factors) {
+          x = 0.1f + static_cast<float>(random.below(999));
+        }
+      }
+      scales = {a_scales.data(), b_scales.data(), block};
+      options.scales = &scales;
+    }
     if (one.rows == 1) out.matrices.row_step = 0;  // it means nothing
     switch (random.below(4)) {
       case 0:
@@ -179,7 +211,8 @@ struct Problem {
     return result.memory;
   }
   bool has_partial_sums() const {
-    return out.matrices.batch == 1 && options.gather == nullptr;
+    return out.matrices.batch == 1 && options.gather == nullptr &&
+           options.scales == nullptr;
   }
   // run_parts() is run() by calls that have two, six, ten, ... of the terms.
   Bytes run_parts(Machine& machine) const {
@@ -252,6 +285,8 @@ const std::vector<MachineShape> kShapes = {
 
 void check_on_machines(const Case& one, Random& random, bool all_isas) {
   for (const Types& types : kTypes) {
+    // Packing float32 takes more than 64 KiB of LDM.
+    if (one.scale_terms == 128 && types.in == kFloat32) continue;
     for (const Numbers numbers :
          {Numbers::ordinary, Numbers::tiny, Numbers::any}) {
       SCOPED_TRACE(testing::Message()
@@ -300,6 +335,14 @@ TEST(Product, BitsOfScalarLoop) {
       {1, 30, 40, 60, Layout::gathered},
       {2, 5, 33, 21, Layout::gathered, columns},
       {3, 23, 35, 40, Layout::runs_of_rows, rows, gaps},
+      {1, 29, 70, 131, rows, columns, rows, 32},
+      {1, 13, 33, 700, columns, rows, gaps, 128},
+      {1, 1, 64, 16, gaps, rows, columns, 2},
+      {1, 40, 3, 50, rows, rows, rows, 10},
+      {1, 3, 5, 0, rows, rows, rows, 16},
+      {1, 30, 70, 41, columns, rows, rows, 0},
+      {1, 5, 70, 600, rows, columns, rows, 0},
+      {1, 90, 4, 50, rows, rows, columns, 0},
   };
   Random random(71);
   for (const Case& one : cases) {
@@ -327,15 +370,18 @@ TEST(Product, RandomShapes) {
 // Parts of the terms, of the columns, of the batch and, in the last case, of
 // the rows, which would take minutes without fused multiply-add.
 TEST(Product, Parts) {
-  const Case cases[] = {{1, 14, 40, 4200},
-                        {1, 9, 2400, 4103, Layout::columns, Layout::columns},
-                        {1, 21, 2400, 4111, Layout::gathered},
-                        {1, 15, 2400, 4200, Layout::runs_of_rows},
-                        {300, 20, 96, 100},
-                        {70, 30, 96, 1600},
-                        {3, 150, 40, 4111, Layout::gathered},
-                        {1, 203, 70, 5000, Layout::runs_of_rows},
-                        {1, 1600, 5400, 1540}};
+  const Case cases[] = {
+      {1, 14, 40, 4200},
+      {1, 9, 2400, 4103, Layout::columns, Layout::columns},
+      {1, 21, 2400, 4111, Layout::gathered},
+      {1, 15, 2400, 4200, Layout::runs_of_rows},
+      {300, 20, 96, 100},
+      {70, 30, 96, 1600},
+      {1, 203, 70, 4200, Layout::rows, Layout::columns, Layout::rows, 128},
+      {1, 14, 2400, 5000, Layout::columns, Layout::rows, Layout::rows, 48},
+      {3, 150, 40, 4111, Layout::gathered},
+      {1, 203, 70, 5000, Layout::runs_of_rows},
+      {1, 1600, 5400, 1540}};
   Random random(73);
   for (const Case& one : cases) {
     const bool large = one.rows > 1000;
@@ -363,17 +409,28 @@ TEST(Product, Errors) {
     Gather gather;
     bool gathers = false, has_sums = false;
     PartialSums sums{};
+    bool has_scales = false;
+    ProductScales scales{};
+
+    void without_batch() {
+      for (Matrices* x : {&out, &a, &b, &self}) x->batch = 1;
+    }
   };
   const std::vector<Refusal<Call>> rows = {
       {[](Call& c) { c.has_sums = true; },
        "options.sums: got partial sums, expected null with a batch or a "
        "gather"},
-      {[](Call& c) {
-         c.has_sums = true;
-         for (Matrices* x : {&c.out, &c.a, &c.b, &c.self}) x->batch = 1;
-       },
+      {[](Call& c) { c.has_sums = true, c.without_batch(); },
        "options.sums.data: got null"},
-
+      {[](Call& c) { c.has_scales = true; },
+       "options.scales: got scales, expected null with a batch, a gather or "
+       "partial sums"},
+      {[](Call& c) {
+         c.has_scales = true, c.scales.terms = 3, c.without_batch();
+       },
+       "options.scales.terms: got 3, expected an even number, at most 128"},
+      {[](Call& c) { c.has_scales = true, c.without_batch(); },
+       "options.scales.a: got null"},
       {[](Call& c) { c.a.data = nullptr; }, "a.data: got null, expected"},
       {[](Call& c) { c.out.dtype = kFloat64; },
        "out.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED},
@@ -418,6 +475,7 @@ TEST(Product, Errors) {
                     options.self = &call.self;
                     if (call.gathers) options.gather = &call.gather;
                     if (call.has_sums) options.sums = &call.sums;
+                    if (call.has_scales) options.scales = &call.scales;
                     product(call.out, call.a, call.b, options);
                   });
   EXPECT_TRUE(out.memory == before);

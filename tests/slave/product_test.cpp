@@ -52,6 +52,8 @@ struct Case {
   // products are, 4: products of the first terms, with which the others, of the
   // least exponent that the instruction takes, begin
   int numbers;
+  bool has_scales = false;
+  std::uint32_t scale_terms = 0;
 };
 
 std::vector<Case> make_cases() {
@@ -67,6 +69,11 @@ std::vector<Case> make_cases() {
                          i % 2 == 0 ? type : kFloat32, i % 3, (i + i / 3) % 3,
                          i % 5 % 3, type == kBFloat16 && i % 4 > 1, i % 3 == 1,
                          i % 4 == 1 ? 0.3f : 1.0f, i / 4});
+        if (i % 3 != 0) continue;
+        cases.push_back(cases.back());
+        cases.back().has_scales = true;
+        if (i % 2 == 0) continue;
+        cases.back().scale_terms = shape[2] > 30 ? 2 + i % 4 / 3 * 4 : 16;
       }
     }
   }
@@ -142,7 +149,18 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   args.first = args.last = 1;
   args.pairs = one.pairs;
   args.rows = static_cast<std::uint32_t>(one.rows);
+  args.scale_terms = one.scale_terms;
   void* const added = one.adds ? self.data : nullptr;
+  const std::size_t steps =
+      one.scale_terms == 0
+          ? 1
+          : (one.terms + one.scale_terms - 1) / one.scale_terms;
+  Array a_scales(one.rows, steps, kFloat32, 0, at_end),
+      b_scales(steps, one.columns, kFloat32, 0, at_end);
+  for (Array* x : {&a_scales, &b_scales}) {
+    fill_ordinary(format_of(kFloat32), x->data, x->bytes / 4, random);
+    if (!one.has_scales) x->data = nullptr;
+  }
   if (few) {
     const std::size_t width = slave::product_rows_width(one.rows);
     GuardedPages packed(
@@ -165,7 +183,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
     args.block_terms = 6;
     GuardedPages scratch(slave::product_rows_scratch_bytes(args.block_terms));
     run_rows(table, kernel_of(F::product_rows, {one.in, one.out}), &args,
-             {b.data, sliver, added, out.data},
+             {b.data, sliver, added, out.data, a_scales.data, b_scales.data},
              (one.columns - 1) / kProductLanes + 1, 0, nullptr, at_end,
              reinterpret_cast<float*>(scratch.begin()), nullptr, layout);
     return {out.data, out.data + out.bytes};
@@ -210,12 +228,16 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   layout[At::sums].line_step = one.rows * kProductLanes * sizeof(float);
   const std::size_t sum_bytes = panels * layout[At::sums].line_step;
   GuardedPages sums(sum_bytes);
+
+  layout[At::a_scales].unit_step = steps * sizeof(float);
+  layout[At::b_scales].line_step = one.columns * sizeof(float);
   GuardedPages scratch(
-      slave::product_scratch_bytes(args.block_rows, args.block_terms, 0));
+      slave::product_scratch_bytes(args.block_rows, args.block_terms, 0) +
+      (one.scale_terms == 0 ? 0 : slave::kProductTileBytes));
   const bool has_sums = one.terms > args.block_terms;
   run_rows(table, kernel_of(F::product, {one.in, one.out}), &args,
            {a.data, first, has_sums ? sums.end() - sum_bytes : nullptr, added,
-            out.data},
+            out.data, a_scales.data, b_scales.data},
            one.rows, 0, nullptr, at_end,
            reinterpret_cast<float*>(scratch.begin()), nullptr, layout);
   return {out.data, out.data + out.bytes};
@@ -228,14 +250,16 @@ TEST(ProductKernels, BitsOfReference) {
                  << ", " << one.rows << " x " << one.columns << " x "
                  << one.terms << ", layouts " << one.a_layout << one.b_layout
                  << one.out_layout << ", numbers " << one.numbers
-                 << (one.pairs ? ", pairs" : ""));
+                 << (one.pairs ? ", pairs" : "")
+                 << (one.has_scales ? ", scales of " : ", ")
+                 << one.scale_terms);
     const std::vector<std::byte> expected =
         run(one, row_tables()[0], false, true);
     for (const KernelTable& table : row_tables()) {
       if (!can_take(table, one.pairs)) continue;
       for (const bool at_end : {true, false}) {
         EXPECT_TRUE(run(one, table, false, at_end) == expected) << table.isa;
-        if (one.rows > slave::kFewProductRows) continue;
+        if (one.rows > slave::kFewProductRows || one.scale_terms != 0) continue;
         EXPECT_TRUE(run(one, table, true, at_end) == expected) << table.isa;
       }
     }

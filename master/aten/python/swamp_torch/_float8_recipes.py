@@ -99,7 +99,8 @@ class Float8LinearConfig:
     propagate_nonfinite: bool = True
     #: How products are summed: "float32", one chain of fused multiply-adds over the
     #: values of the codes, with the scales applied to the sum or, if they are powers
-    #: of two or NVFP4's, to the values; "exact", within a block or row, rounded once.
+    #: of two or NVFP4's, to the values; of blocks with other float32 scales, a chain
+    #: each, which is scaled and added; "exact", within a block or row, rounded once.
     accumulation: Literal["float32", "exact"] = "float32"
 
     def __post_init__(self) -> None:
@@ -169,6 +170,7 @@ class Cast(NamedTuple):
     skip_nan: bool = True  #: of amax
     needs_amax: bool = False  #: whether blocks need the tensor's amax
     wide: bool = False  #: of blocks, whether bfloat16 lacks bits of the values
+    block: int = 0  #: elements of a block whose scale is applied to a partial sum
 
 
 def _cast(config: Any, role: str) -> Cast:
@@ -220,7 +222,8 @@ def _cast(config: Any, role: str) -> Cast:
         square=granularity is ScalingGranularity.SQUARE,
         hadamard=getattr(cast, "hadamard", False),
         needs_amax="nvfp4" in scaling,
-        wide=scaling in ("te_block", "torchao_float8"), **common)
+        wide=scaling == "torchao_float8", block=128 * (scaling == "te_block"),
+        **common)
 
 
 def _all(cast: CastConfig, **others: Any) -> Dict[str, Any]:

@@ -8,8 +8,8 @@ torchao, Transformer Engine and torch_npu define::
     float8.convert_to_float8_training(model, config=config)
 
 Forward, gradient of the input and gradient of the weight are products of the values
-of codes, which bfloat16 has exactly (or float32, if an exponent is too small or a
-block's scale no power of two), so a step takes little longer than one in bfloat16.
+of codes, which bfloat16 has exactly (or float32, if an exponent is too small), so a
+step takes little longer than one in bfloat16.
 ``accumulation`` chooses the sums: "float32" in the order of every other product, or
 "exact" within a block or row, rounded once, several times slower. Both have the same
 bits on any number of threads and every CPU. Casts have the bits of the originals; the
@@ -102,7 +102,8 @@ _METHODS = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getatt
 class _Operand(NamedTuple):
     """A matrix [rows, sums] of a product."""
     codes: Tensor  # or their values; of kind "none", the matrix itself
-    # Of blocks; or the factor of the tensor or of rows. Values have only factors.
+    # Of blocks; or the factor of the tensor or of rows. Values have factors, and
+    # scales of blocks if these are applied to sums: Cast.block.
     scales: Optional[Tensor]
     amax: Optional[Tensor]  # of the tensor, if blocks need it
     cast: Cast
@@ -140,7 +141,8 @@ def _product(a: _Operand, b: _Operand, dtype: torch.dtype, exact: bool,
                                           found)
         else:
             result = _ops._value_product(a.codes, b.codes, a.scales, b.scales,
-                                         a.amax, b.amax, dtype, found)
+                                         a.amax, b.amax, dtype, found,
+                                         max(a.cast.block, b.cast.block))
         return result
     result = torch.mm(a.codes, b.codes.t()).to(dtype)
     for amax in found:
@@ -232,6 +234,10 @@ def _values(x: Tensor, cast: Cast, rows: bool, columns: bool, hadamard: bool,
                 cast.backward)
             if cast.manager:
                 scales[i] = inverse
+    if cast.block:
+        if state.propagates:
+            _, seen = _ops._amax_and_seen(x)
+        return (*_scaled_values(x, cast, rows, columns, seed), seen)
     if cast.needs_amax:
         if rows or not hadamard:
             amax[0], seen = _ops._amax_and_seen(x)
@@ -246,6 +252,27 @@ def _values(x: Tensor, cast: Cast, rows: bool, columns: bool, hadamard: bool,
             _Operand((along_rows if cast.square else along_columns).t(), scales[1],
                      amax[0] if cast.square else amax[1], cast),
             one if seen is None else seen)
+
+
+def _scaled_values(x: Tensor, cast: Cast, rows: bool, columns: bool,
+                   seed: Optional[Tensor]) -> Tuple[_Operand, _Operand]:
+    """The values of codes without their scales, and these, along rows and along
+    columns."""
+    square = cast.square
+    found: List[Any] = list(_ops.quantize_blocks(
+        x, cast.format, cast.scaling, rows or square, columns and not square, 0,
+        square, None, cast.rounding, cast.policy, False, seed))
+    for i in (0, 2):
+        found[i] = _ops.dequantize(found[i], cast.format, torch.bfloat16)
+    if square:
+        def repeated(scales: Tensor, count: int) -> Tensor:
+            return scales.unsqueeze(1).expand(-1, cast.block, -1).reshape(
+                -1, scales.size(1))[:count]
+
+        found[2:] = found[0].t(), repeated(found[1].t(), x.size(1))
+        found[1] = repeated(found[1], x.size(0))
+    return (_Operand(found[0], found[1], None, cast),
+            _Operand(found[2], found[3], None, cast))
 
 
 # torchao's scales of rows, as options of their manager.
