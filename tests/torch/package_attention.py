@@ -187,7 +187,7 @@ class Attention(TestCase):
     def test_errors(self):
         q, k, v = operands(SHAPES[2], torch.float32)
         wide = randn(1, 1, 2, 257)
-        for error, text, call in (
+        for kind, text, call in (
                 (ValueError, "causal: got \"left\", expected \"none\"",
                  lambda: S.attention(q, k, v, causal="left")),
                 (RuntimeError, "query: got 3 dimensions, expected 4",
@@ -232,7 +232,7 @@ class Attention(TestCase):
                  lambda: S.attention(wide, wide, wide)),
                 (NotImplementedError, "not implemented for 'Double'",
                  lambda: S.attention(q.double(), k.double(), v.double()))):
-            with self.assertRaisesRegex(error, text):
+            with self.assertRaisesRegex(kind, text):
                 call()
 
     def test_mask_parameter(self):
