@@ -99,7 +99,7 @@ def measure(name, options, naive, swamp):
             optimizer.step()
             after.append(1e3 * (time.perf_counter() - begin))
         after = []
-        cases["offload"] = peers.with_swamp(optimizer.step)
+        cases["offload"] = rows.with_swamp(optimizer.step)
         times = rows.least(cases, options.rounds, options.slice)
         for _ in range(options.rounds):
             after_backward()
@@ -113,5 +113,5 @@ def measure(name, options, naive, swamp):
 def table(results):
     names = list(dict.fromkeys(n for times in results.values() for n in times))
     return peers.table(("list", "max_norm"), names, [
-        [*peers.split_key(key), *peers.cells(times, names)]
+        [*peers.split_key(key), *peers.cells([times], names)]
         for key, times in results.items()])

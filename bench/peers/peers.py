@@ -100,7 +100,7 @@ def swamp_torch_step(arrays, max_norm):
         # As after backward(): the scaler checks the gradients once per step.
         grad_scaler.step(optimizer)
         grad_scaler.update()
-    return with_swamp(step)
+    return rows.with_swamp(step)
 
 
 def steps_alone(arrays, rounds):
@@ -169,18 +169,6 @@ def torch_step(arrays, optimizer, max_norm):
     return torch.no_grad()(step)
 
 
-def with_swamp(call):
-    """PyTorch's operators are swamp's during the call, and stock before and
-    after it."""
-    def active():
-        torch.ops.swamp.set_active(True)
-        try:
-            call()
-        finally:
-            torch.ops.swamp.set_active(False)
-    return active
-
-
 def step_traffic(arrays):
     """The memory traffic of a step in two passes: the first reads the gradients,
     the second reads them again, updates masters and moments, and writes the
@@ -236,10 +224,12 @@ def unscale_cases(gradients, inv_scale):
         torch._amp_foreach_non_finite_check_and_unscale_(tensors, found, factor)
     copies = [g.clone() for g in gradients]
     unscale(copies)
-    with_swamp(unscale)()
+    ours = rows.with_swamp(unscale)
+    with rows.switched(ours):
+        ours()
     if found.item() != 0 or not all(map(torch.equal, copies, gradients)):
         sys.exit("peers: swamp's unscale and PyTorch's give different bits")
-    return {"swamp": with_swamp(unscale), "torch": unscale}
+    return {"swamp": ours, "torch": unscale}
 
 
 def counts_of(name, naive):
@@ -303,17 +293,27 @@ def table(words, numbers, rows):
     return "".join("| " + " | ".join(cells) + " |\n" for cells in [*lines, *rows])
 
 
-def cells(times, peers):
-    return [time_text(times[p]) if p in times else "" for p in peers]
+def cells(several, peers):
+    """The times of each peer, one for each of `several` measurements."""
+    return [" / ".join(time_text(times[p]) for times in several if p in times)
+            for p in peers]
 
 
-def ratio(times, ours="swamp", other="torch"):
-    return (f"{times[other] / times[ours]:.2f}" if ours in times and other in times
-            else "")
+def ratio(several, ours="swamp", other="torch"):
+    return " / ".join(f"{times[other] / times[ours]:.2f}" for times in several
+                      if ours in times and other in times)
+
+
+def folded(results, pattern=r"/[^/]*$"):
+    """{key: measurements} of those whose keys differ only in what fits the pattern."""
+    found = {}
+    for key, times in results.items():
+        found.setdefault(re.sub(pattern, "", key), []).append(times)
+    return found
 
 
 def split_key(key):
-    """The cells of "list/dtype/..."."""
+    """The cells of "list/dtype"."""
     name, *others = key.split("/")
     return [LISTS.get(name, name), *others]
 
@@ -333,31 +333,29 @@ def step_sentence(results):
 
 
 def tables(results):
-    """Three Markdown tables."""
+    """Two Markdown tables."""
     facts, steps = results["facts"], results["steps"]
     peers = peers_of(FROM_PYTHON + FROM_C + ["roofline"], steps)
-    clips = {"clip": "yes", "no clip": "no"}
-    text = (f"Milliseconds of one step, {facts['cpu']}, {facts['threads']} threads, "
-            f"{versions_text(facts)}, {facts['date']}. {step_sentence(results)}\n")
-    text += table(["parameters", "gradients", "clip"],
-                  [*peers, "fused / swamp_torch"],
-                  [[*split_key(key)[:2], clips[split_key(key)[2]],
-                    *cells(times, peers), ratio(times, "swamp_torch", "torch fused")]
-                   for key, times in steps.items()])
-    text += ("\nMilliseconds of `optimizer.step()` alone, torch on float32 copies; "
-             "and the part of swamp_torch's that Python takes.\n\n")
-    text += table(["parameters", "gradients"],
-                  ["swamp_torch", "torch fused", "fused / swamp_torch", "Python"],
-                  [[*split_key(key), *cells(times, ("swamp", "torch")),
-                    ratio(times), f"{times['python']:.1f} %"]
-                   for key, times in results["alone"].items()])
-    text += ("\nMilliseconds of `_amp_foreach_non_finite_check_and_unscale_`, "
-             "called from Python.\n\n")
-    return text + table(["tensors", "dtype", "inv_scale"],
-                        ["swamp", "torch", "torch / swamp"],
-                        [[*split_key(key), *cells(times, ("swamp", "torch")),
-                          ratio(times)]
-                         for key, times in results["unscale"].items()])
+    unscale = folded(results["unscale"])
+    text = (f"Milliseconds of one step, without / with clipping, {facts['cpu']}, "
+            f"{facts['threads']} threads, {versions_text(facts)}, {facts['date']}. "
+            f"{step_sentence(results)}\n")
+    text += table(["parameters", "gradients"], [*peers, "fused / swamp_torch"],
+                  [[*split_key(key), *cells(several, peers),
+                    ratio(several, "swamp_torch", "torch fused")]
+                   for key, several in folded(steps).items()])
+    text += ("\nMilliseconds of `optimizer.step()` alone, torch on float32 copies, the "
+             "part of swamp_torch's that Python takes; and of "
+             "`_amp_foreach_non_finite_check_and_unscale_`, called from Python, with "
+             "`inv_scale` -1 / 1.\n\n")
+    both = ("swamp", "torch")
+    return text + table(
+        ["parameters", "gradients"],
+        ["swamp_torch", "torch fused", "fused / swamp_torch", "Python",
+         "unscale, swamp", "torch", "torch / swamp"],
+        [[*split_key(key), *cells([times], both), ratio([times]),
+          f"{times['python']:.1f} %", *cells(unscale[key], both), ratio(unscale[key])]
+         for key, times in results["alone"].items()])
 
 
 def row_table(results):
@@ -371,8 +369,11 @@ def row_table(results):
             "bytes that must be read and written, of attention and products their "
             "multiply-adds.\n\n")
     text += table(["operator", "dtype"], [*peers, "torch / swamp"],
-                  [[*key.split("/"), *cells(times, peers), ratio(times)]
-                   for key, times in all_times.items()])
+                  [[name + ", forward / backward" * (len(several) > 1), dtype,
+                    *cells(several, peers), ratio(several)]
+                   for key, several in folded(
+                       all_times, ", (forward|backward)(?=/)").items()
+                   for name, dtype in [key.split("/")]])
     memory = measured.get("memory")
     if not memory:
         return text

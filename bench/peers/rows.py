@@ -114,7 +114,7 @@ def linear(dtype):
     weight = (randn(HIDDEN, WIDTH, dtype=dtype) * 0.02).requires_grad_()
     gradient = randn(TOKENS, HIDDEN, dtype=dtype)
     call = both(lambda: F.linear(x, weight), (x, weight), gradient)
-    rows = {"torch": call, "swamp": with_swamp(call)}
+    rows = {"torch": call, "swamp": with_swamp(call, reproducible=True)}
     return {f"Linear {WIDTH} -> {HIDDEN}, {TOKENS} tokens, forward + backward":
             rows}
 
@@ -155,7 +155,7 @@ def products(dtype):
             return calls
 
         call = repeated(functools.partial(product, a, b, out=out))
-        cases = {"torch": call, "swamp": with_swamp(call)}
+        cases = {"torch": call, "swamp": with_swamp(call, reproducible=True)}
         one_dnn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
         if batch == 1 and dtype == torch.float32 and one_dnn is not None:
             cases["oneDNN"] = repeated(functools.partial(
@@ -166,28 +166,22 @@ def products(dtype):
     return rows
 
 
-def causal_softmax(dtype):
+def softmax(dtype):
     x = randn(HEADS, QUERIES, QUERIES, dtype=dtype).requires_grad_()
     gradient = randn(HEADS, QUERIES, QUERIES, dtype=dtype)
     mask = torch.ones(QUERIES, QUERIES, dtype=torch.bool).triu(1)
+    size = f"[{HEADS}, {QUERIES}, {QUERIES}]"
 
     def megatron():
         """What FusedScaleMaskSoftmax does without apex."""
         scores = (x.float() * SCALE).masked_fill(mask, -10000.0)
         return torch.softmax(scores, -1).to(dtype)
-
-    def swamp():
-        return functional.scaled_upper_triang_masked_softmax(x, SCALE)
-    return pair(f"scale + causal mask + softmax [{HEADS}, {QUERIES}, {QUERIES}]",
-                megatron, swamp, (x,), gradient, share=0.5)
-
-
-def plain_softmax(dtype):
-    x = randn(HEADS, QUERIES, QUERIES, dtype=dtype).requires_grad_()
-    gradient = randn(HEADS, QUERIES, QUERIES, dtype=dtype)
-    return pair(f"softmax [{HEADS}, {QUERIES}, {QUERIES}]",
-                lambda: torch.softmax(x, -1),
-                lambda: functional.scaled_softmax(x), (x,), gradient)
+    return {
+        **pair(f"scale + causal mask + softmax {size}", megatron,
+               lambda: functional.scaled_upper_triang_masked_softmax(x, SCALE), (x,),
+               gradient, share=0.5),
+        **pair(f"softmax {size}", lambda: torch.softmax(x, -1),
+               lambda: functional.scaled_softmax(x), (x,), gradient)}
 
 
 def losses(dtype, rows, classes):
@@ -334,29 +328,20 @@ class MegatronCrossEntropy(torch.autograd.Function):
         return probabilities, None
 
 
-def layer_norm(dtype):
-    x, weight, bias, gradient = norm_inputs(dtype)
-    shape = (NORM_WIDTH,)
-    return pair(f"LayerNorm [{NORM_ROWS}, {NORM_WIDTH}]",
-                lambda: F.layer_norm(x, shape, weight, bias),
-                lambda: functional.layer_norm(x, shape, weight, bias),
-                (x, weight, bias), gradient)
-
-
-def rms_norm(dtype):
-    x, weight, _, gradient = norm_inputs(dtype)
-    shape = (NORM_WIDTH,)
-    return pair(f"RMSNorm [{NORM_ROWS}, {NORM_WIDTH}]",
-                lambda: F.rms_norm(x, shape, weight),
-                lambda: functional.rms_norm(x, shape, weight),
-                (x, weight), gradient)
-
-
-def norm_inputs(dtype):
+def norms(dtype):
     x = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype).requires_grad_()
     weight = torch.ones(NORM_WIDTH, dtype=dtype).requires_grad_()
     bias = torch.zeros(NORM_WIDTH, dtype=dtype).requires_grad_()
-    return x, weight, bias, randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
+    gradient = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
+    rows = {}
+    for title, name, vectors in (("LayerNorm", "layer_norm", (weight, bias)),
+                                 ("RMSNorm", "rms_norm", (weight,))):
+        stock, ours = getattr(F, name), getattr(functional, name)
+        rows.update(pair(
+            f"{title} [{NORM_ROWS}, {NORM_WIDTH}]",
+            lambda f=stock, v=vectors: f(x, (NORM_WIDTH,), *v),
+            lambda f=ours, v=vectors: f(x, (NORM_WIDTH,), *v), (x, *vectors), gradient))
+    return rows
 
 
 def residual_add(dtype):
@@ -413,8 +398,8 @@ def attention_rows(dtype, causal):
 
 
 compiled = False
-OPERATORS = (linear, products, causal_softmax, plain_softmax, cross_entropy,
-             linear_cross_entropy, layer_norm, rms_norm, residual_add, attention)
+OPERATORS = (linear, products, softmax, cross_entropy, linear_cross_entropy, norms,
+             residual_add, attention)
 
 
 def with_swamp(call, **switches):
@@ -422,7 +407,7 @@ def with_swamp(call, **switches):
     enable()."""
     def active():
         call()
-    active.switches = switches or {"reproducible": True}
+    active.switches = switches
     return active
 
 
@@ -494,62 +479,37 @@ def resnet_model(layers):
         torch.nn.Linear(inputs, 1000))
 
 
-def autocast_step(model, dtype, loss_of):
-    """One iteration under autocast: loss, gradients, clipping, AdamW."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
+def train_step(model, dtype, loss_of, half, ours):
+    """One iteration: loss, gradients, clipping, AdamW. If `half`, weights are 16-bit
+    and PyTorch's optimizer has float32 masters; else autocast computes in the dtype.
+    `ours`: swamp's optimizer, which has the masters itself, and clips. A 16-bit loss
+    cannot hold the default scale."""
+    weights = list((model.to(dtype) if half else model).parameters())
+    masters = ([w.detach().float() for w in weights] if half and not ours
+               else weights)
+    optimizer = (swamp_torch.AdamW(masters, lr=1e-5, max_norm=1.0) if ours else
+                 torch.optim.AdamW(masters, lr=1e-5, fused=True))
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** (12 if half else 16),
+                                  enabled=dtype == torch.float16)
 
     def step():
-        optimizer.zero_grad()
+        model.zero_grad()
         with torch.autocast("cpu", dtype=dtype,
-                            enabled=dtype != torch.float32):
+                            enabled=not half and dtype != torch.float32):
             loss = loss_of(model)
         scaler.scale(loss).backward()
         with record_function(STEP):
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-    return step
-
-
-def half_step(model, dtype, loss_of):
-    """The same with 16-bit weights and float32 masters in the optimizer. A 16-bit
-    loss cannot hold the default scale."""
-    weights = list(model.to(dtype).parameters())
-    masters = [w.detach().float() for w in weights]
-    optimizer = torch.optim.AdamW(masters, lr=1e-5, fused=True)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 12,
-                                  enabled=dtype == torch.float16)
-
-    def step():
-        model.zero_grad()
-        scaler.scale(loss_of(model)).backward()
-        with record_function(STEP):
             for master, weight in zip(masters, weights):
-                master.grad = weight.grad.float()
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(masters, 1.0)
+                if master is not weight:
+                    master.grad = weight.grad.float()
+            if not ours:
+                scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_norm_(masters, 1.0)
             scaler.step(optimizer)
             scaler.update()
-            with torch.no_grad():
-                torch._foreach_copy_(weights, masters)
-    return step
-
-
-def swamp_half_step(model, dtype, loss_of):
-    """The same with swamp's optimizer, which has the masters and clips."""
-    optimizer = swamp_torch.AdamW(model.to(dtype).parameters(),
-                                                lr=1e-5, max_norm=1.0)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 12,
-                                  enabled=dtype == torch.float16)
-
-    def step():
-        model.zero_grad()
-        scaler.scale(loss_of(model)).backward()
-        with record_function(STEP):
-            scaler.step(optimizer)
-            scaler.update()
+            if masters is not weights:
+                with torch.no_grad():
+                    torch._foreach_copy_(weights, masters)
     return step
 
 
@@ -560,27 +520,26 @@ def iterations(name, dtype, make_model, loss_of, change=None):
     millions = sum(p.numel() for p in model.parameters()) / 1e6
     name = f"{name} of {millions:.0f} million parameters, {{}}, one iteration"
 
-    def peers(stock, ours, **switches):
-        def step(make, run=None):
+    def peers(half, ours, **switches):
+        def step(own, run=None):
             one = copy.deepcopy(model)
             called = run(one) if run else one
-            return make(one, dtype, lambda _: loss_of(called))
-        found = {"torch": step(stock)}
+            return train_step(one, dtype, lambda _: loss_of(called), half, own)
+        found = {"torch": step(False)}
         if compiled:
-            found["torch.compile"] = step(stock, torch.compile)
+            found["torch.compile"] = step(False, torch.compile)
             found["torch.compile"]()  # compiles, which is not measured
         found["swamp"] = step(ours, change)
-        if switches or change is None:
+        if change is None:
+            switches = switches or {"reproducible": True}
+        if switches:
             found["swamp"] = with_swamp(found["swamp"], **switches)
         return found
     if dtype == torch.float32:
-        return {name.format("float32"): peers(autocast_step, swamp_half_step)}
+        return {name.format("float32"): peers(False, True)}
     short = {torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}[dtype]
-    return {
-        name.format("autocast"): peers(autocast_step, autocast_step,
-                                       half_precision=True),
-        name.format(short): peers(half_step, swamp_half_step,
-                                  half_precision=True)}
+    return {name.format("autocast"): peers(False, False, half_precision=True),
+            name.format(short): peers(True, True, half_precision=True)}
 
 
 def gpt(dtype):
@@ -677,12 +636,12 @@ def gpt_parts(rounds):
 def switched(call):
     """What a call of with_swamp() needs."""
     switches = getattr(call, "switches", None)
-    if switches:
+    if switches is not None:
         swamp_torch.enable(**switches)
     try:
         yield
     finally:
-        if switches:
+        if switches is not None:
             swamp_torch.disable()
 
 

@@ -18,10 +18,11 @@ import importlib.util
 import json
 import os
 import sys
+import unittest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-from support import PATH, TestCase, declare_torchvision, main, python, run_ranks
+from support import CI, PATH, TestCase, declare_torchvision, main, python, run_ranks
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -61,6 +62,14 @@ MODELS = {
         embedding_size=16, hidden_sizes=[32, 64, 128, 256], depths=[3, 4, 6, 3],
         num_labels=CLASSES)),
 }
+# For torch.compile, which takes long.
+SMALL = {
+    "small GPT-2": (hf.GPT2LMHeadModel, hf.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=64, n_layer=1, n_head=4, n_positions=TOKENS,
+        bos_token_id=1, eos_token_id=2)),
+    "small ResNet": (hf.ResNetForImageClassification, hf.ResNetConfig(
+        embedding_size=16, hidden_sizes=[32], depths=[1], num_labels=CLASSES)),
+}
 
 
 def integers(count, seed):
@@ -70,7 +79,7 @@ def integers(count, seed):
 
 
 def model_of(name, dtype):
-    kind, config = MODELS[name]
+    kind, config = {**MODELS, **SMALL}[name]
     model = kind(config).train()
     with torch.no_grad():
         for i, p in enumerate(model.parameters()):
@@ -82,7 +91,7 @@ def model_of(name, dtype):
 
 
 def batch_of(name, seed, dtype):
-    if "image" in MODELS[name][0].__name__.lower():
+    if "image" in {**MODELS, **SMALL}[name][0].__name__.lower():
         pixels = integers(BATCH * 3 * SIZE * SIZE, seed).view(BATCH, 3, SIZE, SIZE)
         labels = (torch.arange(BATCH) * 3 + seed) % CLASSES
         return dict(pixel_values=pixels.to(dtype), labels=labels)
@@ -140,7 +149,7 @@ def train(name, dtype, steps, log=contextlib.nullcontext(), parts=(0,), of=1, wr
     return digest(model.state_dict())
 
 
-def child(threads, steps, models, reproducible, operators):
+def child(threads, steps, models, reproducible=True, operators=False, compiled=False):
     """Prints the digests of a process, or the calls of its operators, as JSON."""
     assert torch.backends.cpu.get_cpu_capability().lower() == os.environ[
         "ATEN_CPU_CAPABILITY"], "PyTorch read ATEN_CPU_CAPABILITY before it was set"
@@ -150,7 +159,7 @@ def child(threads, steps, models, reproducible, operators):
     found = {}
     for name, dtype in models:
         log = Log() if operators else contextlib.nullcontext()
-        last = train(name, dtype, steps, log)
+        last = train(name, dtype, steps, log, wrap=torch.compile if compiled else None)
         found[f"{name} {dtype}"] = log.calls if operators else last
     print(json.dumps(found))
 
@@ -172,12 +181,11 @@ def settings(all_of_them):
             if all_of_them or threads == 1 or name == names[0]]
 
 
-def run(setting, models, steps, reproducible=True, operators=False):
+def run(setting, models, steps, **options):
     name, threads = setting
     done = python(f"import sys; sys.path[:0] = [{os.path.dirname(__file__)!r}, {PATH!r}]\n"
                   f"import every_cpu\nevery_cpu.child({threads}, {steps}, {models!r}, "
-                  f"{reproducible}, {operators})", ATEN_CPU_CAPABILITY=name,
-                  **ISAS[name][1])
+                  f"**{options})", ATEN_CPU_CAPABILITY=name, **ISAS[name][1])
     if done.returncode != 0:
         raise AssertionError(f"{setting}: {done.stdout}{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -253,6 +261,14 @@ class EveryCpu(TestCase):
                 if value != expected[key]:
                     wrong.setdefault(key, []).append(one)
         self.assertEqual(wrong, {})
+
+    @unittest.skipUnless(CI, "for its time")
+    def test_compiled(self):
+        """Code of torch.compile has the same bits on any number of threads."""
+        pairs = [(name, "float32") for name in SMALL]
+        name = settings(False)[0][0]
+        self.assertEqual(*(run((name, threads), pairs, 8, compiled=True)
+                           for threads in (1, 2)))
 
     def test_stock_differs(self):
         """With PyTorch's own kernels the weights depend on the setting."""

@@ -7,6 +7,7 @@ import torch
 import swamp_torch
 
 HALF = (torch.float16, torch.bfloat16)
+FAST = ("avx512", "avx2", "neon")  # the instruction sets with fused multiply-add
 EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}
 
 
@@ -15,7 +16,7 @@ def use(ours):
     swamp_torch.enable(half_precision=ours)
 
 
-def assert_as_stock(test, calls):
+def assert_as_stock(test, calls, use=use):
     """Each call gives what it gives with PyTorch's own kernels: the same bits, or the
     same error. Returns the names of those that are errors."""
     refused = set()
@@ -37,12 +38,11 @@ def assert_as_stock(test, calls):
     return refused
 
 
-def outputs(test, code):
-    """What code prints on 1, 2 and 3 threads with each of the CPU's instruction sets
-    that has fused multiply-add: one line each."""
+def outputs(test, code, isas=FAST):
+    """What code prints on 1, 2 and 3 threads with each of the instruction sets that the
+    CPU has: one line each."""
     seen = set()
-    for isa in [name for name in swamp_torch.info()["available"]["isa"]
-                if name in ("avx512", "avx2", "neon")]:
+    for isa in [name for name in swamp_torch.info()["available"]["isa"] if name in isas]:
         done = support.python(
             "import torch\nfor threads in (1, 2, 3):\n"
             f"    torch.set_num_threads(threads)\n    exec({code!r}, {{}})", SWAMP_ISA=isa)
@@ -74,3 +74,11 @@ def randn(*shape, dtype=torch.float32, layout="rows", seed=0):
     if layout == "shared":  # by all matrices of a batch
         return torch.randn(m, n).to(dtype).expand(*batch, m, n)
     raise ValueError(layout)
+
+
+def with_gradients(call, *inputs):
+    """The result of a call, then the gradients of its inputs."""
+    inputs = [x.detach().clone().requires_grad_() for x in inputs]
+    y = call(*inputs)
+    y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
+    return [y.detach(), *(x.grad for x in inputs)]

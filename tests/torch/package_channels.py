@@ -1,8 +1,9 @@
 """swamp_torch.enable(reproducible=True): PyTorch's sum, mean, softmax, batch norm and
 group norm."""
 
-from support import TestCase, caught, main
-from half_precision import EPS as HALF_EPS, outputs, randn
+from support import TestCase, main
+from half_precision import (EPS as HALF_EPS, assert_as_stock, outputs, randn,
+                            with_gradients)
 
 import torch
 
@@ -15,10 +16,6 @@ LAST = torch.channels_last
 
 def use(ours):
     swamp_torch.enable(reproducible=ours)
-
-
-def tearDownModule():
-    use(False)
 
 
 def running(x, w, b):
@@ -67,13 +64,6 @@ CALLS = [
 ]
 
 
-def gradients(call, inputs):
-    inputs = [x.detach().clone().requires_grad_() for x in inputs]
-    y = call(*inputs)
-    y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
-    return [y.detach(), *(x.grad for x in inputs)]
-
-
 class Channels(TestCase):
     def test_as_good_as_stock(self):
         """Results and gradients are at least as near to float64's as PyTorch's, or
@@ -82,10 +72,10 @@ class Channels(TestCase):
             for name, call, shapes in CALLS:
                 inputs = [randn(*s, dtype=dtype, seed=i) for i, s in enumerate(shapes)]
                 use(False)
-                exact = gradients(call, [x.double() for x in inputs])
-                stock = gradients(call, inputs)
+                exact = with_gradients(call, *(x.double() for x in inputs))
+                stock = with_gradients(call, *inputs)
                 use(True)
-                ours = gradients(call, inputs)
+                ours = with_gradients(call, *inputs)
                 for i, (a, b, e) in enumerate(zip(ours, stock, exact, strict=True)):
                     message = (name, dtype, i)
                     self.assertEqual((a.dtype, a.shape, a.stride()),
@@ -116,8 +106,8 @@ class Channels(TestCase):
             for name, call in (("batch", batch), ("evaluated", evaluated),
                                ("group", lambda x, w, b: F.group_norm(x, 5, w, b)),
                                ("sum", lambda x, w, b: x.sum((0, 2, 3)) + w + b)):
-                self.assert_same(gradients(call, (x.to(memory_format=LAST), w, b)),
-                                 gradients(call, (x, w, b)), (name, dtype))
+                self.assert_same(with_gradients(call, x.to(memory_format=LAST), w, b),
+                                 with_gradients(call, x, w, b), (name, dtype))
 
     def test_threads(self):
         code = """
@@ -169,15 +159,7 @@ print(seen.hexdigest())
             "softmax beyond": lambda: x.softmax(3),
             "softmax in float64": lambda: x.softmax(1, dtype=torch.float64),
         }
-        for name, call in calls.items():
-            seen = []
-            for ours in (False, True):
-                use(ours)
-                seen.append(caught(call))
-            if isinstance(seen[0], torch.Tensor):
-                self.assert_same(seen[1], seen[0], name)
-            else:
-                self.assertEqual(seen[1], seen[0], name)
+        assert_as_stock(self, calls, use)
 
     def test_softmax(self):
         """A masked row is nan, or 0 by _safe_softmax, and compiled code has the bits of
@@ -194,8 +176,8 @@ print(seen.hexdigest())
             self.assert_same(safe[0], rows.softmax(-1)[0])
         for dim in (0, 1, -1):
             compiled = torch.compile(lambda x: (2 * x).softmax(dim), backend="aot_eager")
-            self.assert_same(gradients(compiled, [x]),
-                             gradients(lambda x: (2 * x).softmax(dim), [x]), dim)
+            self.assert_same(with_gradients(compiled, x),
+                             with_gradients(lambda x: (2 * x).softmax(dim), x), dim)
 
     def test_results(self):
         """out=, dtype=, nan, inf, and graphs of second order."""

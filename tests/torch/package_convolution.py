@@ -14,10 +14,6 @@ F = torch.nn.functional
 LAST = {3: torch.contiguous_format, 4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def tearDownModule():
-    use(False)
-
-
 # images, channels, filters, input, kernel, then what is not the default
 SHAPES = [
     (2, 5, 7, (9,), (3,), {}), (2, 4, 6, (20,), (5,), dict(stride=3, padding=4)),

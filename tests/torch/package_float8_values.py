@@ -1,16 +1,12 @@
 """swamp_torch.float8's values of codes and the products of them: against the codes,
 exact sums, other CPUs and compiled code; the cache of weights."""
 
-import copy
 import itertools
 import json
-import os
-import subprocess
-import sys
 
+from support import TestCase, caught, main, on_threads, python  # first: for python()
 from package_float8 import (HIDDEN, RECIPES, TOKENS, WIDTH, config_of, decibels,
                             make_model, train)
-from support import PATH, TestCase, caught, main, on_threads
 
 import torch
 
@@ -140,13 +136,9 @@ class Values(TestCase):
         one, two, three = on_threads(digests, (1, 2, 3))
         self.assertEqual(one, two)
         self.assertEqual(one, three)
-        program = ("import json, package_float8_values as t; "
-                   "print(json.dumps(t.digests()))")
         for isa in ("avx2", "scalar"):
-            done = subprocess.run(
-                [sys.executable, "-c", program, PATH], capture_output=True, text=True,
-                env={**os.environ, "SWAMP_ISA": isa, "PYTHONPATH": os.pathsep.join(
-                    sys.path)}, check=False)
+            done = python("import json, package_float8_values as t\n"
+                          "print(json.dumps(t.digests()))", SWAMP_ISA=isa)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout.splitlines()[-1]), one, isa)
 

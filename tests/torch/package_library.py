@@ -191,22 +191,22 @@ class Active(TestCase):
         self.assertEqual(wrong, [])
 
     def test_disabled(self):
-        for half, attention in itertools.product((False, True), repeat=2):
-            swamp_torch.enable(half_precision=half, attention=attention)
-            try:
-                with self.assertRaises(KeyError), swamp_torch.disabled():
-                    self.assertTrue(stock_kernel_runs())
-                    self.assertFalse(swamp_torch.is_active(half_precision=True))
-                    self.assertFalse(swamp_torch.is_active(attention=True))
-                    with swamp_torch.disabled():
-                        pass
-                    self.assertFalse(swamp_torch.is_active())
-                    raise KeyError
-                self.assertTrue(swamp_torch.is_active())
-                self.assertEqual(swamp_torch.is_active(half_precision=True), half)
-                self.assertEqual(swamp_torch.is_active(attention=True), attention)
-            finally:
-                swamp_torch.enable()
+        names = ("half_precision", "attention", "reproducible")
+
+        def switches():
+            return tuple(swamp_torch.is_active(**{name: True}) for name in names)
+
+        for chosen in itertools.product((False, True), repeat=3):
+            swamp_torch.enable(**dict(zip(names, chosen)))
+            with self.assertRaises(KeyError), swamp_torch.disabled():
+                self.assertTrue(stock_kernel_runs())
+                self.assertFalse(any(switches()))
+                with swamp_torch.disabled():
+                    pass
+                self.assertFalse(swamp_torch.is_active())
+                raise KeyError
+            self.assertTrue(swamp_torch.is_active())
+            self.assertEqual(switches(), chosen)
 
     def test_by_name_stays(self):
         swamp_torch.disable()

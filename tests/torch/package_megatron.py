@@ -10,10 +10,6 @@ import torch
 import swamp_torch.megatron
 
 
-def tearDownModule():
-    use(False)
-
-
 class Wgrad(TestCase):
     def test_accumulates_in_float32(self):
         for on in (False, True):

@@ -11,12 +11,13 @@ import unittest
 import unittest.mock
 
 import optimizers
-from optimizers import tensors
+from optimizers import CASES, tensors
 from support import TestCase, main, on_threads
 
 import torch
 
-from swamp_torch import Adam, AdamW
+import swamp_torch
+from swamp_torch import Adam, AdamW, clip_grad_norm_
 
 # Odd counts, several blocks, and tensors on both sides of the 4096 elements from
 # which moments are 8-bit.
@@ -42,10 +43,10 @@ def run(*arguments, **options):
     return tensors(optimizers.run(*arguments, **options))
 
 
-def make(some=None, **options):
+def make(some=None, kind=AdamW, **options):
     some = some or params()
-    return AdamW([{"params": some[:2]}, {"params": some[2:], "lr": 5e-3}],
-                 lr=1e-2, weight_decay=0.1, **options)
+    return kind([{"params": some[:2]}, {"params": some[2:], "lr": 5e-3}],
+                **{"lr": 1e-2, "weight_decay": 0.1, **options})
 
 
 def dynamic_map(signed):
@@ -145,15 +146,24 @@ class Memory(TestCase):
             with self.subTest(options):
                 base = torch.randn(70, 80).bfloat16()
                 results = []
-                for layout in (lambda t: t.clone(),
+                turned = lambda t: t.t().contiguous().t()
+                if options in (STOCHASTIC, {**STOCHASTIC, "moments": "bfloat16"}):
+                    turned = torch.clone  # the random bits follow the memory
+                for layout in (torch.clone, turned,
                                lambda t: t.new_zeros(70, 90)[:, 5:85].copy_(t)):
                     p = torch.nn.Parameter(layout(base))
                     p.grad = base.clone()
-                    AdamW([p], lr=1e-2, **options).step()
+                    optimizer = AdamW([p], lr=1e-2, **options)
+                    optimizer.step()
                     results.append(p.detach().clone())
-                self.assert_same(*([r] for r in results))
+                    m = optimizer.state[p]["exp_avg"]
+                    self.assertEqual(m.stride() == (1, 70), p.t().is_contiguous()
+                                     and m.dtype not in CODES)
+                self.assert_same(results[1:], results[:1] * 2)
 
     def test_resumed_run_has_the_same_bits(self):
+        """Of each rule and each storage, saved and loaded, copied and pickled in the
+        middle."""
         def loaded(optimizer, state_dict, **options):
             some = [torch.nn.Parameter(p.detach().clone())
                     for g in optimizer.param_groups for p in g["params"]]
@@ -173,18 +183,21 @@ class Memory(TestCase):
                 "torch.save": saved,
                 "deepcopy": lambda o, **_: copy.deepcopy(o),
                 "pickle": lambda o, **_: pickle.loads(pickle.dumps(o))}
-        for (options, _), name in itertools.product(OPTIONS, ways):
+        rows = [{**options, "seed": 3} for options, _ in OPTIONS] + [
+            {**options, "kind": getattr(swamp_torch, kind)} for kind, options in CASES]
+        for options, name in itertools.product(rows, ways):
             if name == "pickle" and options.get("moments") == "float8":
                 continue  # PyTorch 2.13 cannot unpickle a float8 tensor
             with self.subTest(name, **options):
                 straight, stopped = (
-                    make(params((torch.float32, *HALVES)), seed=3, max_norm=0.7,
-                         **options) for _ in range(2))
+                    make(params((torch.float32, *HALVES)), max_norm=0.7, **options)
+                    for _ in range(2))
                 straight = run(straight, 0, 6)
                 run(stopped)
                 before = tensors(stopped)
                 # The seed is that of the state dict.
-                resumed = ways[name](stopped, **options)
+                resumed = ways[name](stopped, **{k: v for k, v in options.items()
+                                                 if k != "seed"})
                 self.assertEqual(resumed.param_groups[0]["max_norm"], 0.7)
                 self.assertTrue(resumed._step_supports_amp_scaling)
                 resumed = run(resumed, 3)
@@ -358,19 +371,24 @@ class Memory(TestCase):
                 self.assert_same(*results)
 
     def test_defaults_of_pytorch(self):
-        """The default dtype and device change nothing."""
+        """The default dtype and device, which are for the user's tensors, change
+        nothing."""
         for (options, _), first in itertools.product(OPTIONS, ({}, None)):
             with self.subTest(options, first=first):
                 results = []
                 for dtype, device in ((torch.float32, "cpu"),
                                       (torch.float64, "meta")):
-                    optimizer = make(**(options if first is None else first))
+                    optimizer = make(max_norm=0.5, **(options if first is None
+                                                      else first))
                     run(optimizer, 0, 1)
                     for group in optimizer.param_groups:
                         group.update(options)
                     try:
                         torch.set_default_dtype(dtype)
                         with torch.device(device):
+                            optimizer.step()
+                            clip_grad_norm_(optimizers.all_params(optimizer), 0.1)
+                            optimizer.load_state_dict(optimizer.state_dict())
                             optimizer.step()
                     finally:
                         torch.set_default_dtype(torch.float32)

@@ -30,10 +30,6 @@ F = torch.nn.functional
 func = torch.func
 
 
-def tearDownModule():
-    use(False)
-
-
 OPERATORS = {
     "mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "nn.functional.linear",
     "log_softmax", "nn.functional.cross_entropy", "nn.functional.layer_norm",

@@ -62,18 +62,6 @@ class Bits(TestCase):
             self.assertIsNone(optimizer.grad_norm)
         self.assert_same(ours, theirs)
 
-    def test_layouts(self):
-        base = params(shapes=[(64, 32)])[0].detach()
-        grad = torch.randn(64, 32)
-        plain = torch.nn.Parameter(base.clone())
-        turned = torch.nn.Parameter(base.t().clone().t())
-        for p in (plain, turned):
-            p.grad = grad.clone()
-            optimizer = AdamW([p], **HYPER)
-            optimizer.step()
-            self.assertEqual(optimizer.state[p]["exp_avg"].stride(), p.stride())
-        self.assert_same([plain], [turned])
-
 
 class Scaler(TestCase):
     def test_float16_weights(self):
@@ -365,25 +353,6 @@ class Protocol(TestCase):
         p.grad = torch.ones(64).to_sparse()
         with self.assertRaisesRegex(RuntimeError, "sparse gradients"):
             optimizer.step()
-
-    def test_pytorchs_defaults_do_not_matter(self):
-        """set_default_dtype() and set_default_device() are for the user's tensors."""
-        plain, other = params(torch.bfloat16), params(torch.bfloat16)
-        for some, dtype, device in ((plain, torch.float32, "cpu"),
-                                    (other, torch.float64, "meta")):
-            give_grads(some, 0)
-            torch.set_default_dtype(dtype)
-            torch.set_default_device(device)
-            try:
-                optimizer = AdamW(some, max_norm=0.5, **HYPER)
-                optimizer.step()
-                clip_grad_norm_(some, 0.1)
-                optimizer.load_state_dict(optimizer.state_dict())
-                optimizer.step()
-            finally:
-                torch.set_default_dtype(torch.float32)
-                torch.set_default_device(None)
-        self.assert_same(plain, other)
 
     def test_lazy_modules(self):
         """A parameter that has no shape before the first forward pass."""

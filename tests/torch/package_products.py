@@ -1,20 +1,14 @@
 """swamp_torch.enable(half_precision=True): products of float16 and bfloat16 against
 float64 and against PyTorch's own, and the switch."""
 
-import ast
-
-from support import CI, PEAK, TestCase, caught, in_threads, main, python
-from half_precision import EPS, HALF, assert_as_stock, error, outputs, randn, use
+from support import TestCase, caught, growth, in_threads, main
+from half_precision import EPS, FAST, HALF, assert_as_stock, error, outputs, randn, use
 
 import torch
 
 import swamp_torch
 
 F = torch.nn.functional
-
-
-def tearDownModule():
-    use(False)
 
 
 # batch (0: a matrix), m, k, n, layouts of the operands
@@ -32,6 +26,10 @@ SHAPES = [
 # The shape of the sum's first operand (None: that of the result), beta, alpha.
 SUMS = [(None, 1, 1), (None, 0.5, 2), (None, 0, 1), ("row", 1, 1),
         ("column", -1.5, 0.25), ("row", 2, 1), ("one", 1, 3)]
+
+
+FIRST_PRODUCT = ("import swamp_torch\nswamp_torch.enable(half_precision=True)\n"
+                 "torch.ones(300, 300).half() @ torch.ones(300, 300).half()")
 
 
 def operands(dtype, batch, m, k, n, *layouts):
@@ -101,25 +99,11 @@ class Products(TestCase):
                         check(lambda: add_(z.clone(), x, y, **numbers))
                         check(lambda: add(w := z.clone(), x, y, out=w, **numbers))
 
-    def growth(self, prepare, call):
-        """MiB by which a 16-bit product makes the peak of a process grow."""
-        done = python(PEAK + f"""
-import swamp_torch
-swamp_torch.enable(half_precision=True)
-{prepare}
-torch.ones(300, 300).half() @ torch.ones(300, 300).half()
-before = peak()
-{call}
-print(peak() - before)
-""")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return float(done.stdout)
-
     def test_shared_operand(self):
         """No copy for every matrix of a batch is made of an operand that all share."""
-        self.assertLess(self.growth(
+        self.assertLess(growth(
             "x, y = torch.ones(400, 20, 256).half(), torch.ones(256, 256).half()\n"
-            "out = torch.ones(400, 20, 256).half()",
+            "out = torch.ones(400, 20, 256).half()", FIRST_PRODUCT,
             "torch.bmm(x, y.expand(400, 256, 256), out=out)"),
             16)  # 400 copies: 50
 
@@ -237,9 +221,9 @@ print(peak() - before)
 
     def test_memory(self):
         """Only a part of an operand is packed at a time."""
-        self.assertLess(self.growth(
+        self.assertLess(growth(
             "x, w = torch.ones(2000, 256).half(), torch.ones(256, 40000).half()\n"
-            "out = torch.ones(2000, 40000).half()",
+            "out = torch.ones(2000, 40000).half()", FIRST_PRODUCT,
             "torch.mm(x, w, out=out)"), 64)  # all: 350
 
 
@@ -320,6 +304,8 @@ class OneRounding(TestCase):
                 self.check(torch.addbmm, [z, x, y], (dtype, sizes), {
                     "other": [z, x.transpose(0, 1).contiguous().transpose(0, 1),
                               y.mT.contiguous().mT]})
+            self.check(torch.bmm, [x, y], dtype)
+            self.check(torch.baddbmm, [(8 * randn(5, 7, 40)).to(dtype), x, y], dtype)
             z = (8 * randn(7, 40, seed=2)).to(dtype)
             expected = torch.addbmm(z, x, y, beta=0.5, alpha=2)
             out = torch.empty_like(z)
@@ -349,122 +335,28 @@ class SameBits(TestCase):
             self.assert_same(x @ y, total.to(dtype))
 
     def test_threads_and_isa(self):
-        """The bits do not depend on the number of threads and the vectors."""
-        code = ("import hashlib, torch, swamp_torch\n"
-                "swamp_torch.enable(reproducible=True)\n"
-                "torch.manual_seed(0)\n"
-                "digest = hashlib.sha256()\n"
-                "for dtype in (torch.float16, torch.bfloat16):\n"
-                "    for m, k, n in ((200, 900, 130), (5, 300, 70), (64, 64, 64)):\n"
-                "        x, y = torch.randn(m, k), torch.randn(k, n)\n"
-                "        out = x.to(dtype) @ y.to(dtype)\n"
-                "        digest.update(out.view(torch.int16).numpy().tobytes())\n"
-                "print(digest.hexdigest())\n")
-        seen = outputs(self, code)
-        self.assertEqual(len(seen), 1, seen)
-
-
-# Code for python(): trains each model for STEPS steps and prints a digest of its
-# weights for each dtype and number of threads.
-TRAINING = """
-import hashlib, sys, torch, swamp_torch
-from torch import nn
-from torch.nn import functional as F
+        """The bits do not depend on the number of threads and the vectors, nor, which is
+        slow, on fused multiply-add. every_cpu.py trains models."""
+        for isas, sizes in ((FAST, ((200, 900, 130), (5, 300, 70))),
+                            ((*FAST, "sse4"), ((5, 300, 70), (64, 64, 64)))):
+            seen = outputs(self, f"""
+import hashlib, torch, swamp_torch
 swamp_torch.enable(reproducible=True)
-
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(2)])
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = (y.view(b, t, 4, c // 4).transpose(1, 2)
-                   for y in self.qkv(self.norms[0](x)).split(c, -1))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
-        return x + self.down(F.gelu(self.up(self.norms[1](x))))
-
-def gpt():
-    model = nn.Sequential(nn.Embedding(500, 128), Block(128), nn.LayerNorm(128),
-                          nn.Linear(128, 500))
-    tokens = torch.randint(0, 500, (4, 65))
-    return model, lambda run: F.cross_entropy(
-        run(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-
-class Residual(nn.Module):
-    def __init__(self, channels, filters, stride):
-        super().__init__()
-        conv = lambda *sizes, **options: nn.Conv2d(*sizes, bias=False, **options)
-        self.branch = nn.Sequential(
-            conv(channels, filters, 3, stride=stride, padding=1),
-            nn.BatchNorm2d(filters), nn.ReLU(),
-            conv(filters, filters, 3, padding=1), nn.BatchNorm2d(filters))
-        self.short = conv(channels, filters, 1, stride=stride)
-
-    def forward(self, x):
-        return F.relu(self.short(x) + self.branch(x))
-
-# With channels_last, PyTorch's batch_norm would depend on the number of threads.
-def resnet():
-    model = nn.Sequential(nn.Conv2d(3, 16, 7, padding=3), nn.ReLU(), nn.MaxPool2d(2),
-                          Residual(16, 32, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                          nn.Linear(32, 10))
-    images, classes = torch.randn(6, 3, 24, 24), torch.randint(0, 10, (6,))
-    return model, lambda run: F.cross_entropy(
-        run(images.to(next(model.parameters()).dtype)), classes)
-
-# A model and a function that computes its loss with a function that runs it.
-MODELS = {"gpt": gpt, "resnet": resnet}
-
-def train(name, dtype, compiled, steps):
-    torch.manual_seed(0)
-    model, loss = MODELS[name]()
-    model.to(dtype)
-    optimizer = swamp_torch.AdamW(model.parameters(), lr=1e-3, max_norm=1.0)
-    step = (lambda: loss(torch.compile(model))) if compiled else lambda: loss(model)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        step().backward()
-        optimizer.step()
-    digest = hashlib.sha256()
-    for p in model.parameters():
-        digest.update(p.detach().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-vars(sys.modules["__main__"]).update(globals())  # where torch.compile looks them up
-print([torch.set_num_threads(threads) or train(name, dtype, COMPILED, STEPS)
-       for name in MODELS for dtype in DTYPES for threads in THREADS])
-"""
-# Whether torch.compile runs the models, steps, dtypes, instruction sets (None: the
-# default), numbers of threads, of which some are the same. Without fused multiply-add
-# a product is slow, and one step is enough.
-WIDE = ("avx512", "avx2", "neon")
-TRAININGS = [
-    (False, 8 if CI else 2, (torch.float32, *HALF), WIDE, (1, 2, 3, 1)),
-    (False, 1, (torch.float32,), (*WIDE, "sse4"), (2,)),
-    *[(True, 8, (torch.float32,), (None,), (1, 2))] * CI,
-]
+torch.manual_seed(0)
+digest = hashlib.sha256()
+for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    for m, k, n in {sizes}:
+        x, y = torch.randn(m, k), torch.randn(k, n)
+        out = x.to(dtype) @ y.to(dtype)
+        digest.update(out.view(torch.uint8).numpy().tobytes())
+print(digest.hexdigest())
+""", isas)
+            self.assertEqual(len(seen), 1, seen)
 
 
 class Reproducible(TestCase):
     def tearDown(self):
         swamp_torch.enable()
-
-    def test_switch(self):
-        swamp_torch.enable(reproducible=True)
-        self.assertTrue(swamp_torch.is_active(reproducible=True))
-        with swamp_torch.disabled():
-            self.assertFalse(swamp_torch.is_active(reproducible=True))
-        self.assertTrue(swamp_torch.is_active(reproducible=True))
-        x = randn(64, 300)
-        found = x @ x.t()
-        exact = x.double() @ x.double().t()
-        self.assertLessEqual(error(found, exact), 1e-6 * exact.norm().item())
-        swamp_torch.enable()
-        self.assertFalse(swamp_torch.is_active(reproducible=True))
 
     def test_vectors(self):
         """Products of vectors are those of matrices of one row or column; what swamp
@@ -502,24 +394,6 @@ class Reproducible(TestCase):
                     lambda: a.addmv(a, x), lambda: a[:, :0].mv(x[:0]),
                     lambda: x[:0].dot(x[:0]), lambda: a.mv(x.double()))])
             self.assertEqual(*map(repr, stock))
-
-    def test_training(self):
-        """The same weights on any number of threads, with any vectors, and again."""
-        for compiled, steps, dtypes, isas, threads in TRAININGS:
-            code = (f"COMPILED, STEPS, THREADS = {compiled}, {steps}, {threads}\n"
-                    f"import torch\nDTYPES = {dtypes}\n{TRAINING}")
-            seen = {}
-            for isa in isas:
-                if isa not in (None, *swamp_torch.info()["available"]["isa"]):
-                    continue
-                done = python(code, **{} if isa is None else {"SWAMP_ISA": isa})
-                self.assertEqual(done.returncode, 0, done.stderr)
-                seen[isa] = digests = ast.literal_eval(done.stdout)
-                self.assertEqual(len(digests), 2 * len(dtypes) * len(threads))
-                self.assertEqual(len(set(digests)), 2 * len(dtypes), seen)
-            if seen:  # else this CPU has only slow products
-                self.assertEqual(len(set(map(tuple, seen.values()))), 1,
-                                 (compiled, seen))
 
 
 class Switch(TestCase):

@@ -4,7 +4,7 @@ layer_norm and rms_norm of 16-bit tensors; and the activations."""
 import math
 
 from support import CI, TestCase, a_fifth, caught, main, on_threads, python
-from half_precision import EPS, HALF, assert_as_stock, randn, use
+from half_precision import EPS, HALF, assert_as_stock, randn, use, with_gradients
 
 import torch
 import torch._inductor.utils
@@ -13,18 +13,6 @@ from torch._dynamo.testing import AotEagerAndRecordGraphs
 import swamp_torch
 
 F = torch.nn.functional
-
-
-def tearDownModule():
-    use(False)
-
-
-def with_gradients(call, *inputs):
-    """The result of a call, then the gradients of its inputs."""
-    inputs = [x.detach().clone().requires_grad_() for x in inputs]
-    y = call(*inputs)
-    y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
-    return [y.detach(), *(x.grad for x in inputs)]
 
 
 ACTIVATIONS = [

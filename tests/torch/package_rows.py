@@ -4,7 +4,7 @@ float64, PyTorch and Megatron-LM's formulas."""
 import itertools
 import math
 
-from support import PEAK, TestCase, caught, main, on_threads, python
+from support import TestCase, caught, growth, main, on_threads
 from half_precision import EPS, HALF, randn
 
 import torch
@@ -447,16 +447,13 @@ class LinearCrossEntropy(Rows):
 
     def test_memory(self):
         """Only a chunk of the logits exists."""
-        done = python(PEAK + "import swamp_torch.functional as S\n"
-                      "x = torch.ones(2048, 16).requires_grad_()\n"
-                      "w = torch.ones(65536, 16).requires_grad_()\n"
-                      "t = torch.zeros(2048).long()\n"
-                      "S.linear_cross_entropy(x[:2], w, t[:2], chunk_rows=2).backward()\n"
-                      "before = peak()\n"
-                      "S.linear_cross_entropy(x, w, t).backward()\n"
-                      "print(peak() - before)\n")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertLess(float(done.stdout), 128)  # the logits: 512
+        self.assertLess(growth(
+            "import swamp_torch.functional as S\n"
+            "x = torch.ones(2048, 16).requires_grad_()\n"
+            "w = torch.ones(65536, 16).requires_grad_()\n"
+            "t = torch.zeros(2048).long()",
+            "S.linear_cross_entropy(x[:2], w, t[:2], chunk_rows=2).backward()",
+            "S.linear_cross_entropy(x, w, t).backward()"), 128)  # the logits: 512
 
 
 class Norms(Rows):
@@ -649,21 +646,15 @@ class Operators(TestCase):
 
     def test_memory(self):
         """Loss and gradient need the gradient, and nothing else of its size."""
-        code = (PEAK + "import swamp_torch.functional as S\n"
-                "x = torch.ones(512, 65536, dtype=torch.bfloat16).requires_grad_()\n"
-                "t = torch.zeros(512).long()\n"
-                "f = {}\n"
-                "f(x.detach()[:2].requires_grad_(), t[:2]).backward()\n"
-                "before = peak()\n"
-                "f(x, t).backward()\n"
-                "print(peak() - before)\n")
-        ours, stock = (python(code.format(f)) for f in (
-            "S.cross_entropy", "torch.nn.functional.cross_entropy"))
-        for done in (ours, stock):
-            self.assertEqual(done.returncode, 0, done.stderr)
+        ours, stock = (growth(
+            "x = torch.ones(512, 65536, dtype=torch.bfloat16).requires_grad_()\n"
+            f"from {module}.functional import cross_entropy as f\n"
+            "t = torch.zeros(512).long()",
+            "f(x.detach()[:2].requires_grad_(), t[:2]).backward()",
+            "f(x, t).backward()") for module in ("swamp_torch", "torch.nn"))
         size = 64  # MiB, of the gradient
-        self.assertLess(float(ours.stdout), 1.3 * size)
-        self.assertGreater(float(stock.stdout), 1.9 * size)
+        self.assertLess(ours, 1.3 * size)
+        self.assertGreater(stock, 1.9 * size)
 
 
 if __name__ == "__main__":

@@ -48,21 +48,6 @@ class State(TestCase):
             self.assertIs(state["exp_avg"].dtype, torch.float32)
         return result
 
-    def test_names_and_shapes(self):
-        optimizer = make(params())
-        run(optimizer, 0)
-        state = optimizer.state_dict()["state"]
-        for index, (shape, dtype) in enumerate(zip(SHAPES, DTYPES)):
-            one = state[index]
-            names = {"step", "exp_avg", "exp_avg_sq"}
-            if dtype is not torch.float32:
-                names.add("master_param")
-            self.assertEqual(set(one), names)
-            self.assertEqual((one["step"].item(), one["step"].shape), (3.0, ()))
-            for name in names - {"step"}:
-                self.assertEqual((one[name].dtype, one[name].shape),
-                                 (torch.float32, shape))
-
     def test_one_call_for_what_steps_together(self):
         """Also after loading; each parameter has a count of its own."""
         some = [torch.nn.Parameter(torch.ones(64)) for _ in range(9)]

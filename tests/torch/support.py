@@ -184,11 +184,22 @@ def in_threads(work, count=3):
         thread.join()
 
 
-# Code for python() that defines peak(), the highest memory so far in MiB.
-PEAK = """import resource, torch
+def growth(setup, first, call):
+    """MiB by which a call makes the highest memory of a process grow, after setup and a
+    first call, which allocates what others use again. All three are code."""
+    done = python(f"""
+import resource, torch
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-"""
+{setup}
+{first}
+before = peak()
+{call}
+print(peak() - before)
+""")
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return float(done.stdout)
 
 
 def on_threads(call, counts=(1, 2)):

@@ -207,13 +207,14 @@ for _name in ("silu", "gelu", "tanh", "sigmoid", "exp", "mish"):
 
 
 def register() -> None:
-    """Registers the kernels, once."""
+    """Registers the kernels, once: for the operators that swamp replaces before PyTorch
+    composes them, for which PyTorch itself has no kernel of this key."""
     aten = torch.ops.aten
+    replaced = [getattr(aten, name.removeprefix("aten::")).default for name in
+                torch._C._dispatch_get_registrations_for_dispatch_key("AutogradCPU")
+                if name.startswith("aten::") and "." not in name]
     # What has an embedding must depend on the switches before its gradient is
     # traced, which the caches on disk save.
-    for overload in (aten.linear.default, aten.bilinear.default,
-                     aten.layer_norm.default, aten.rms_norm.default,
-                     aten.cross_entropy_loss.default, aten.nll_loss_nd.default,
-                     aten.embedding.default, *_OPAQUE):
+    for overload in (*replaced, aten.embedding.default, *_OPAQUE):
         _trace(overload, DispatchKey.AutogradCPU)
     _trace(aten.cross_entropy_loss.default, DispatchKey.AutocastCPU)

@@ -8,7 +8,7 @@ from typing import (Any, Dict, Literal, NamedTuple, Optional, Sequence, Tuple,
 import torch
 from torch import Tensor
 
-_ops = torch.ops.swamp
+from .functional import _ops
 
 FormatName = Literal["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
                      "float8_e5m2fnuz", "float6_e3m2fn", "float6_e2m3fn",
@@ -128,9 +128,7 @@ def dequantize(codes: Tensor, dtype: torch.dtype = torch.float32,
         scale: finite.
         format: of the codes; needed if they are uint8.
     """
-    result: Tensor = _ops.dequantize(codes, _number_of_codes(codes, format),
-                                     dtype, scale)
-    return result
+    return _ops.dequantize(codes, _number_of_codes(codes, format), dtype, scale)
 
 
 def quantize_blocks(
@@ -211,25 +209,22 @@ def dequantize_blocks(codes: BlockCodes, scaling: Scaling,
                       format: Optional[Format] = None) -> Tensor:
     """round(code * scale), the inverse of :func:`quantize_blocks` along rows, with
     its arguments."""
-    result: Tensor = _ops.dequantize_blocks(
+    return _ops.dequantize_blocks(
         codes.codes, codes.scales, _number_of_codes(codes.codes, format),
         index_of("scaling", scaling, SCALINGS), dtype, block, square,
         tensor_amax)
-    return result
 
 
 def hadamard_transform(x: Tensor) -> Tensor:
     """The random Hadamard transform of each 16 neighbours of the last dimension,
     with Transformer Engine's fixed signs; exact sums, rounded to x's dtype."""
-    result: Tensor = _ops.hadamard_transform(x)
-    return result
+    return _ops.hadamard_transform(x)
 
 
 def amax(x: Tensor, skip_nan: bool = True) -> Tensor:
     """The largest abs(x), float32, in one pass. With skip_nan nan does not count,
     as in Transformer Engine; else it is the result, as in PyTorch."""
-    result: Tensor = _ops.amax(x, skip_nan)
-    return result
+    return _ops.amax(x, skip_nan)
 
 
 class ScaleManager:

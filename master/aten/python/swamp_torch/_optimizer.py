@@ -32,6 +32,8 @@ Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]],
 # The options of all rules that are one number or flag.
 _NUMBERS = ("lr", "momentum", "dampening", "eps", "weight_decay",
             "decoupled_weight_decay", "amsgrad", "nesterov", "maximize", "max_norm")
+# The options of groups that torch.optim's classes lack.
+_OWN = ("max_norm", "clip_rule", *OPTIONS, "seed")
 
 
 class _Optimizer(torch.optim.Optimizer):
@@ -56,15 +58,17 @@ class _Optimizer(torch.optim.Optimizer):
         in the order of the rule; or a Storage, if it depends on the parameter."""
         raise NotImplementedError
 
-    def _set_options(self, process_group: Optional[Any], unscale_grads: bool,
-                     **options: Any) -> None:
-        """Sets what swamp's classes have beside torch.optim's options; `options` are
-        those of groups."""
-        self.process_group = process_group
-        self.unscale_grads = unscale_grads
-        self.defaults.update(options)
+    def _make(self, given: Dict[str, Any]) -> None:
+        """Makes the optimizer from the local variables of __init__(): torch.optim's
+        arguments, options of groups, and what this class has itself."""
+        own = {name: given.pop(name) for name in _OWN if name in given}
+        self.process_group = given.pop("process_group")
+        self.unscale_grads = given.pop("unscale_grads")
+        del given["self"]
+        super().__init__(**given)
+        self.defaults.update(own)
         for group in self.param_groups:
-            for name, value in options.items():
+            for name, value in own.items():
                 group.setdefault(name, value)
             check_numbers(group)
             check_storage(group)
@@ -329,15 +333,7 @@ class Adam(_Adam, torch.optim.Adam):
                  seed: int = 0,
                  process_group: Optional[Any] = None,
                  unscale_grads: bool = False) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
-                         foreach=foreach, maximize=maximize,
-                         capturable=capturable, differentiable=differentiable,
-                         fused=fused,
-                         decoupled_weight_decay=decoupled_weight_decay)
-        self._set_options(process_group, unscale_grads, max_norm=max_norm,
-                          clip_rule=clip_rule,
-                          master_weights=master_weights, rounding=rounding,
-                          moments=moments, seed=seed)
+        self._make(locals())
 
 
 class AdamW(_Adam, torch.optim.AdamW):
@@ -458,14 +454,7 @@ class AdamW(_Adam, torch.optim.AdamW):
                  seed: int = 0,
                  process_group: Optional[Any] = None,
                  unscale_grads: bool = False) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
-                         maximize=maximize, foreach=foreach,
-                         capturable=capturable, differentiable=differentiable,
-                         fused=fused)
-        self._set_options(process_group, unscale_grads, max_norm=max_norm,
-                          clip_rule=clip_rule,
-                          master_weights=master_weights, rounding=rounding,
-                          moments=moments, seed=seed)
+        self._make(locals())
 
 
 class SGD(_Optimizer, torch.optim.SGD):
@@ -482,11 +471,7 @@ class SGD(_Optimizer, torch.optim.SGD):
                  max_norm: Optional[float] = 0.0, clip_rule: ClipRule = "megatron",
                  process_group: Optional[Any] = None,
                  unscale_grads: bool = False) -> None:
-        super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
-                         maximize=maximize, foreach=foreach,
-                         differentiable=differentiable, fused=fused)
-        self._set_options(process_group, unscale_grads, max_norm=max_norm,
-                          clip_rule=clip_rule)
+        self._make(locals())
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()

@@ -1,6 +1,7 @@
 """The state of swamp_torch's optimizers: what a step reads and writes, collected once,
 and how state is loaded."""
 
+from dataclasses import dataclass, field
 from typing import (Any, Callable, Dict, Iterable, List, Optional, Sequence,
                     Set, Tuple)
 
@@ -31,37 +32,24 @@ def zeros(params: Iterable[Tensor]) -> List[Tensor]:
     return made
 
 
+@dataclass(eq=False, slots=True)
 class Bucket:
-    """Parameters of one group that are stepped by one call.
+    """Parameters of one group that are stepped by one call."""
 
-    Attributes:
-        steps: their step counts, which are equal; empty without them.
-        fresh: whether the tensors of the rule are new; store_fresh() puts them
-            into the states.
-        fields: what was taken from the states, by name.
-        rule: the names of the group, or its storage.
-        kind: how Adam stores the states; None: float32.
-        numbers: the options of its last step.
-        elements: of all parameters.
-    """
-
-    __slots__ = ("group", "steps", "names", "fresh", "params", "states", "fields",
-                 "rule", "kind", "numbers", "elements", "_new")
-
-    def __init__(self, group: Group, names: Sequence[str],
-                 fresh: bool = False) -> None:
-        self.group = group
-        self.steps: List[Tensor] = []
-        self.names = names
-        self.fresh = fresh
-        self.params: List[Tensor] = []
-        self.states: List[Dict[str, Any]] = []
-        self.fields: Dict[str, List[Tensor]] = {}
-        self.rule: Sequence[Any] = names
-        self.kind: Optional[Kind] = None
-        self.numbers: Dict[str, Any] = {}
-        self.elements = 0
-        self._new: List[List[Tensor]] = []
+    group: Group
+    names: Sequence[str]
+    fresh: bool  # whether the rule's tensors are new: store_fresh() stores them
+    rule: Sequence[Any]  # the names of the group, or its storage
+    kind: Optional[Kind]  # how Adam stores the states; None: float32
+    params: List[Tensor] = field(default_factory=list)
+    elements: int = 0  # of all parameters
+    states: List[Dict[str, Any]] = field(default_factory=list)
+    # Step counts, which are equal; empty without them.
+    steps: List[Tensor] = field(default_factory=list)
+    # What was taken from the states, by name.
+    fields: Dict[str, List[Tensor]] = field(default_factory=dict)
+    numbers: Dict[str, Any] = field(default_factory=dict)  # options of its last step
+    _new: List[List[Tensor]] = field(default_factory=list)
 
     def finish(self, single: bool) -> List[List[Tensor]]:
         """Collects the tensors of the states: masters, then what the rule needs."""
@@ -258,8 +246,7 @@ class Collected:
             key = float(fresh if step is None else step), single, kind
             same = buckets.setdefault(key, [])
             if not same or 0 < limit <= same[-1].elements:
-                same.append(Bucket(group, names, fresh))
-                same[-1].rule, same[-1].kind = rule, kind
+                same.append(Bucket(group, names, fresh, rule, kind))
             bucket = same[-1]
             bucket.params.append(param)
             bucket.elements += param.numel()

@@ -11,12 +11,20 @@ logits; the operators ``torch.ops.swamp.scaled_softmax_backward`` and
 ``cross_entropy_backward`` write into their argument.
 """
 
-from typing import Any, List, Literal, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, List, Literal, Optional, Protocol, Sequence, Tuple,
+                    Union)
 
 import torch
 from torch import Tensor
 
-_ops = torch.ops.swamp
+
+class _Operators(Protocol):
+    """torch.ops.swamp for type checkers, which know none of its names."""
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
+
+
+_ops: _Operators = torch.ops.swamp
 Causal = Literal["none", "top_left", "bottom_right"]
 Reduction = Literal["none", "mean", "sum"]
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -31,8 +39,7 @@ def scaled_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
     """
     rows = x.reshape(1, 1, -1, x.size(-1)) if x.numel() else x.reshape(
         1, 1, 1, 0)
-    result: Tensor = _ops.scaled_softmax(rows, scale).view(x.shape)
-    return result
+    return _ops.scaled_softmax(rows, scale).view(x.shape)
 
 
 def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0, *,
@@ -47,9 +54,7 @@ def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0, *,
         zero_masked_rows: whether a row that is masked entirely becomes 0, as in
             apex; otherwise it is uniform, as in Megatron-LM without apex.
     """
-    result: Tensor = _ops.scaled_masked_softmax(
-        x, mask, scale, zero_masked_rows=zero_masked_rows)
-    return result
+    return _ops.scaled_masked_softmax(x, mask, scale, zero_masked_rows=zero_masked_rows)
 
 
 def scaled_upper_triang_masked_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
@@ -61,8 +66,7 @@ def scaled_upper_triang_masked_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
         scale: a float32 factor.
     """
     scores = x if x.dim() <= 3 else x.reshape(-1, x.size(-2), x.size(-1))
-    result: Tensor = _ops.scaled_upper_triang_masked_softmax(scores, scale)
-    return result.view(x.shape)
+    return _ops.scaled_upper_triang_masked_softmax(scores, scale).view(x.shape)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, *,
@@ -103,9 +107,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
         NotImplementedError: another dtype, more than 256 channels, or more
             LDM needed than there is (``SWAMP_LDM_BYTES``).
     """
-    result: Tuple[Tensor, Tensor] = _ops.attention(
-        query, key, value, mask=mask, causal=causal, scale=scale)
-    return result
+    out, lse = _ops.attention(query, key, value, mask=mask, causal=causal, scale=scale)
+    return out, lse
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
@@ -133,10 +136,9 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
     if reduction not in _REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     rows = input.movedim(1, -1) if input.dim() > 2 else input
-    loss: Tensor = _ops._cross_entropy(rows, target, weight,
-                                       _REDUCTIONS[reduction], ignore_index,
-                                       label_smoothing, z_loss)[0]
-    return loss
+    return _ops._cross_entropy(rows, target, weight,
+                               _REDUCTIONS[reduction], ignore_index,
+                               label_smoothing, z_loss)[0]
 
 
 def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
@@ -186,10 +188,9 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         tensors = [None if t is None else t.to(dtype) for t in tensors]
-    loss: Tensor = _ops._linear_cross_entropy(
+    return _ops._linear_cross_entropy(
         *tensors, target, None, _REDUCTIONS[reduction], ignore_index,
         label_smoothing, [False] * 3, chunk_rows or 0)[0]
-    return loss
 
 
 class _VocabParallelCrossEntropy(torch.autograd.Function):
@@ -320,8 +321,7 @@ def layer_norm(input: Tensor, normalized_shape: Union[int, Sequence[int]],
         eps: added to the variance.
     """
     x, (w, b) = _rows(input, normalized_shape, weight, bias)
-    result: Tensor = _ops.layer_norm(x, w, b, eps)[0]
-    return result.view(input.shape)
+    return _ops.layer_norm(x, w, b, eps)[0].view(input.shape)
 
 
 def rms_norm(input: Tensor, normalized_shape: Union[int, Sequence[int]],
@@ -338,8 +338,7 @@ def rms_norm(input: Tensor, normalized_shape: Union[int, Sequence[int]],
     x, (w,) = _rows(input, normalized_shape, weight)
     if eps is None:
         eps = torch.finfo(torch.float32).eps
-    result: Tensor = _ops.rms_norm(x, w, eps)[0]
-    return result.view(input.shape)
+    return _ops.rms_norm(x, w, eps)[0].view(input.shape)
 
 
 def residual_add(residual: Tensor, x: Tensor, bias: Optional[Tensor] = None, *,
@@ -352,9 +351,7 @@ def residual_add(residual: Tensor, x: Tensor, bias: Optional[Tensor] = None, *,
         bias: one for each column.
         inplace: whether to write into residual, in one pass over the memory.
     """
-    result: Tensor = _ops.residual_add_(
-        residual if inplace else residual.clone(), x, bias)
-    return result
+    return _ops.residual_add_(residual if inplace else residual.clone(), x, bias)
 
 
 Function = Literal["silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "relu",
@@ -381,8 +378,7 @@ def activation(x: Tensor, function: Function = "silu", *, beta: float = 1.0,
         alpha: of ``"elu"``.
         scale: of ``"elu"``.
     """
-    result: Tensor = _ops.activation(x, function, beta, threshold, alpha, scale)
-    return result
+    return _ops.activation(x, function, beta, threshold, alpha, scale)
 
 
 def gated_activation(gate: Tensor, up: Optional[Tensor] = None,
@@ -397,5 +393,4 @@ def gated_activation(gate: Tensor, up: Optional[Tensor] = None,
         up: of the shape and dtype of ``gate``.
         function: of the gate.
     """
-    result: Tensor = _ops.gated_activation(gate, up, function)
-    return result
+    return _ops.gated_activation(gate, up, function)

@@ -15,7 +15,7 @@ What else the model computes must have the same bits, as with ``reproducible``; 
 gradient's norm that clips is summed over ranks in another order.
 """
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -72,36 +72,18 @@ def chained_product(x: torch.Tensor, y: torch.Tensor, group: dist.ProcessGroup,
     return out
 
 
-def _weight_gradients(grad: torch.Tensor, x: torch.Tensor, has_bias: bool
-                      ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
-    return grad.t() @ x, grad.sum(0) if has_bias else None
+class _Linear(torch.autograd.Function):
+    """A linear layer of which each rank has a part: the ranks continue each other's
+    sums in the result of a row-parallel one, in the gradient of the other's input."""
 
-
-class _Colwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor,
-                bias: Optional[torch.Tensor], group: dist.ProcessGroup) -> torch.Tensor:
+                bias: Optional[torch.Tensor], group: dist.ProcessGroup,
+                rowwise: bool) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.group, ctx.has_bias = group, bias is not None
-        return torch.nn.functional.linear(x, weight, bias)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
-        x, weight = ctx.saved_tensors
-        rows = grad.flatten(0, -2)
-        dx = None
-        if ctx.needs_input_grad[0]:
-            dx = chained_product(rows, weight, ctx.group).view(x.shape)
-        return dx, *_weight_gradients(rows, x.flatten(0, -2), ctx.has_bias), None
-
-
-class _Rowwise(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor,
-                bias: Optional[torch.Tensor], group: dist.ProcessGroup) -> torch.Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.has_bias = bias is not None
+        ctx.group, ctx.rowwise, ctx.has_bias = group, rowwise, bias is not None
+        if not rowwise:
+            return torch.nn.functional.linear(x, weight, bias)
         y = chained_product(x.flatten(0, -2), weight.t(), group, bias)
         return y.view(*x.shape[:-1], -1)
 
@@ -110,15 +92,19 @@ class _Rowwise(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
         x, weight = ctx.saved_tensors
         rows = grad.flatten(0, -2)
-        dx = (rows @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
-        return dx, *_weight_gradients(rows, x.flatten(0, -2), ctx.has_bias), None
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = (rows @ weight if ctx.rowwise else
+                  chained_product(rows, weight, ctx.group)).view(x.shape)
+        return (dx, rows.t() @ x.flatten(0, -2), rows.sum(0) if ctx.has_bias else None,
+                None, None)
 
 
 class _Style(ParallelStyle):
     """A torch.nn.Linear whose weight becomes a DTensor, and whose input and output are
     ordinary tensors."""
 
-    function: Any
+    rowwise: bool
     weight: Any
     bias: Any
 
@@ -137,9 +123,10 @@ class _Style(ParallelStyle):
                     requires_grad=values.requires_grad))
 
         def forward(x: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.function.apply(
+            result: torch.Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
                 x, module.weight.to_local(),
-                None if module.bias is None else module.bias.to_local(), group)
+                None if module.bias is None else module.bias.to_local(), group,
+                self.rowwise)
             return result
 
         module.forward = forward  # type: ignore[method-assign]
@@ -150,7 +137,7 @@ class ColwiseParallel(_Style):
     """Divides the outputs of a ``torch.nn.Linear`` over the ranks of a mesh with one
     dimension. Its input is the same on all ranks; its output is this rank's part."""
 
-    function, weight, bias = _Colwise, Shard(0), Shard(0)
+    rowwise, weight, bias = False, Shard(0), Shard(0)
 
 
 class RowwiseParallel(_Style):
@@ -158,4 +145,4 @@ class RowwiseParallel(_Style):
     dimension, an even number each. Its input is this rank's part; its output is the same
     on all ranks."""
 
-    function, weight, bias = _Rowwise, Shard(1), Replicate()
+    rowwise, weight, bias = True, Shard(1), Replicate()

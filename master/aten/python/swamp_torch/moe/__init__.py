@@ -28,7 +28,7 @@ from torch import Tensor
 
 from .. import functional
 
-_ops = torch.ops.swamp
+_ops = functional._ops
 ScoreFunction = Literal["softmax", "sigmoid", "sqrtsoftplus"]
 
 
@@ -323,9 +323,7 @@ def histogram(expert_index: Tensor, experts: Optional[int] = None, *,
                          "'mindformers'")
     if mode == "mindformers":
         expert_index = expert_index[:-1]
-    counts: Tensor = _ops.moe_histogram(expert_index,
-                                        _experts(expert_index, experts))
-    return counts
+    return _ops.moe_histogram(expert_index, _experts(expert_index, experts))
 
 
 def _is_map(expert_index: Tensor) -> bool:
@@ -416,9 +414,7 @@ def _entries(routing_map: Tensor, rows: int, drop_and_pad: bool) -> Tensor:
     per_expert = rows // experts if drop_and_pad else 0
     at = _ops.moe_positions(routing_map, experts,
                             per_expert if drop_and_pad else -1)
-    entries: Tensor = _ops.moe_permutation(routing_map, at, experts, rows,
-                                           per_expert)
-    return entries
+    return _ops.moe_permutation(routing_map, at, experts, rows, per_expert)
 
 
 def permute(tokens: Tensor, routing_map: Tensor, probs: Optional[Tensor] = None,
@@ -475,9 +471,8 @@ def unpermute(permuted_tokens: Tensor, sorted_indices: Tensor,
             raise ValueError("routing_map: got None, expected a map with probs")
         entries = _entries(routing_map, sorted_indices.numel(), drop_and_pad)
         factors = _gather(probs, entries).float()
-    result: Tensor = _ops.moe_unpermute(permuted_tokens, sorted_indices, factors,
-                                        restore_shape[0])
-    return result
+    return _ops.moe_unpermute(permuted_tokens, sorted_indices, factors,
+                              restore_shape[0])
 
 
 def aux_loss(probs: Tensor, tokens_per_expert: Tensor, total_num_tokens: int,
@@ -495,9 +490,8 @@ def aux_loss(probs: Tensor, tokens_per_expert: Tensor, total_num_tokens: int,
     if total_num_tokens < 1:
         raise ValueError(f"total_num_tokens: got {total_num_tokens}, expected at "
                          "least 1")
-    loss: Tensor = _ops.moe_aux_loss(probs, tokens_per_expert.long(),
-                                     total_num_tokens, topk, coeff)
-    return loss
+    return _ops.moe_aux_loss(probs, tokens_per_expert.long(),
+                             total_num_tokens, topk, coeff)
 
 
 def z_loss(logits: Tensor, coeff: float) -> Tensor:
@@ -508,8 +502,7 @@ def z_loss(logits: Tensor, coeff: float) -> Tensor:
         logits: [tokens, experts].
         coeff: factor of the loss.
     """
-    loss: Tensor = _ops.moe_z_loss(logits, coeff)[0]
-    return loss
+    return _ops.moe_z_loss(logits, coeff)[0]
 
 
 def write_counts(file: Any, step: int, layer: int, counts: Tensor,
