@@ -78,6 +78,8 @@ struct ProductPackOperand {
 //   With row_runs.begins, a (constant) is gathered by the kernel: it is the
 //   matrix from its beginning, which never fits into LDM. The first unit of a
 //   tensor is row first_row of it, the first term its term first_term.
+//   With packed_rows, a (constant) is panels of kMaxProductRows rows of the
+//   tensor, from its first on, in as many terms as the panels of b.
 // product_rows: the same for at most kFewProductRows rows, with b as it lies in
 //   main memory: b (in), a (constant, packed with product_rows_width()), self,
 //   out. A unit is kProductLanes columns of the result; the last of them, of
@@ -131,6 +133,8 @@ struct ProductArgs {
   std::uint32_t first, last;
   std::uint32_t pairs;  // b is packed as pairs; the CPU has the instruction
   std::uint32_t rows;   // product_rows
+  std::uint32_t packed_rows;  // 1: a is packed
+  std::uint32_t reserved;
   // Element (r, t) of a gathered a is a[row_runs.place(r) +
   // term_runs.place(t)].
   ProductRuns row_runs, term_runs;
