@@ -29,9 +29,9 @@ constexpr std::size_t divided(std::size_t count, std::size_t by) noexcept {
 //
 // There are two rules, because operators have two kinds of units. Lists of
 // elements have the default one. A unit of a row operator is a row, so it has
-// row_grains() of row_launch.h: as many rows as have the elements of a block.
-// With the default, 8192 rows would be one grain, and most matrices could not
-// be shared between slaves; with a block of elements, grains would split rows.
+// row_grains() of row_launch.h. With the default, 8192 rows would be one grain,
+// and most matrices could not be shared between slaves; with a block of
+// elements, grains would split rows.
 struct GrainRule {
   std::size_t block_units = kBlockElements;
   std::size_t max_grains = kMaxGrains;

@@ -21,6 +21,7 @@ namespace swamp {
 using master::Checker;
 using master::kPackedBytes;
 using master::pack_panels;
+using master::PackedLanes;
 using master::panels_of;
 using master::part;
 using master::RowTable;
@@ -243,6 +244,7 @@ struct Product {
     std::uint32_t rows_of_a;   // packed by a slave, and the terms of them
     std::uint32_t terms_of_a;  // even
     bool gathers;              // the kernel gathers a
+    bool packs_rows;           // a is packed by a launch, as b is
   };
 
   static constexpr std::size_t kSumsBytes = std::size_t{32} << 20;
@@ -256,25 +258,69 @@ struct Product {
     constexpr std::size_t kFewElements = 16 * 1024;  // for a slave
     const std::size_t panels = panels_of(out.columns) * out.batch;
     const auto slaves = static_cast<std::size_t>(machine.slaves());
+    const std::size_t term_words = pairs ? 2 : 1;
+    Blocks blocks{std::min(terms(), whole_blocks(kMostTerms)),
+                  panels_of(out.columns),
+                  kBlockRows,
+                  0,
+                  gather != nullptr,
+                  false};
+    // Packed rows of a that are written to memory take longer than rows that a
+    // slave packs for itself, but slaves pack the same rows again and again if
+    // the result is divided into narrow parts.
+    constexpr std::size_t kLeastParts = 3;
+    blocks.packs_rows =
+        gather == nullptr && terms() != 0 &&
+        out.batch * out.rows * blocks.terms / term_words * sizeof(float) <=
+            kRowsBytes &&
+        kLeastParts * block_panels_of(
+                          slaves_of(out.batch * out.rows, terms(), out.columns),
+                          out.batch * row_grains_of(out.rows), blocks.panels,
+                          blocks.panels) <=
+            blocks.panels;
     std::size_t words = kBlockWords;
-    if (panels < slaves &&
-        out.batch * out.rows * out.columns / slaves < kFewElements) {
-      words = std::clamp(terms() * panels / slaves / (pairs ? 2 : 1),
-                         kLeastWords, kBlockWords);
-      words += words % 2;
+    if (blocks.packs_rows && terms() > kBlockWords * term_words) {
+      // Three panels for each slave.
+      words = out.batch * blocks.terms * (out.rows + out.columns) /
+              (3 * kProductLanes * slaves * term_words);
+    } else if (panels < slaves &&
+               out.batch * out.rows * out.columns / slaves < kFewElements) {
+      words = terms() * panels / slaves / term_words;
     }
-    return {std::min(terms(), whole_blocks(kMostTerms)), panels_of(out.columns),
-            kBlockRows,
-            static_cast<std::uint32_t>(whole_blocks(words * (pairs ? 2 : 1))),
-            gather != nullptr};
+    words = std::clamp(words, kLeastWords, kBlockWords);
+    words += words % 2;
+    blocks.terms_of_a =
+        static_cast<std::uint32_t>(whole_blocks(words * term_words));
+    return blocks;
+  }
+  static constexpr std::size_t kRowsBytes = std::size_t{32} << 20;
+
+  static std::size_t row_grains_of(std::size_t rows) {
+    return master::divided(rows, slave::kMaxProductRows);
+  }
+  // packed_rows_bytes() returns the bytes of packed rows of a.
+  std::size_t packed_rows_bytes(std::size_t rows, std::size_t part_terms,
+                                const Blocks& blocks) const {
+    return row_grains_of(rows) *
+           slave::product_packed_bytes(
+               part_terms, block_terms_of(part_terms, blocks.terms_of_a),
+               slave::kMaxProductRows, pairs);
+  }
+  // slaves_of() returns how many slaves compute `rows` rows.
+  std::size_t slaves_of(std::size_t rows, std::size_t part_terms,
+                        std::size_t columns) const {
+    return static_cast<std::size_t>(
+        runtime::divide(machine, rows * traffic_of_row(part_terms, columns))
+            .slaves);
   }
 
   // blocks_of_ldm() returns blocks that fit into LDM, or throws Error.
   Blocks blocks_of_ldm() const {
     for (std::uint32_t most = 512; most >= 2; most /= 2) {
       const std::size_t block = whole_blocks(most);
-      const Blocks blocks{std::min(block, terms()), 1, slave::kMaxProductRows,
-                          static_cast<std::uint32_t>(block), false};
+      const Blocks blocks{
+          std::min(block, terms()),          1,     slave::kMaxProductRows,
+          static_cast<std::uint32_t>(block), false, false};
       if (fits(blocks)) return blocks;
     }
     master::refuse("a", "a product",
@@ -316,7 +362,8 @@ struct Product {
     args.block_terms = block_terms_of(args.terms, blocks.terms_of_a);
     using At = slave::ProductOperand;
     Operation operation(kernel(KernelFamily::product), &args);
-    if (blocks.gathers) {
+    args.packed_rows = blocks.packs_rows ? 1 : 0;
+    if (blocks.gathers || blocks.packs_rows) {
       operation.operands[At::a].access = Access::constant;
       operation.set_unit_bytes(At::a, ~std::uint32_t{0});
     } else {
@@ -386,13 +433,17 @@ struct Product {
       }
       part_batch = std::clamp<std::size_t>(part_batch, 1, out.batch);
     }
-    // Memory of the packed part of b, of the sums, and of a copy of a.
+    // Memory of the packed part of b, of the sums, and of a copy of a or its
+    // packed rows.
     const std::size_t at_sums =
         part_panels * panel_bytes * (b.batch_step == 0 ? 1 : part_batch);
     const std::size_t at_copy =
         at_sums + (allocates_sums ? part_batch * part_rows * row_bytes : 0);
     std::byte* const packed = Workspace::of_this_thread().row_values<std::byte>(
-        at_copy + (copies ? part_rows * part_terms * bytes() : 0));
+        at_copy + (copies ? part_rows * part_terms * bytes() : 0) +
+        (blocks.packs_rows
+             ? part_batch * packed_rows_bytes(part_rows, part_terms, blocks)
+             : 0));
     auto* const sums = reinterpret_cast<float*>(packed + at_sums);
 
     Part now{};
@@ -406,16 +457,26 @@ struct Product {
           now.term = 0;
           do {  // once without terms
             now.terms = std::min(part_terms, terms() - now.term);
-            if (now.row == 0 || part_terms < terms()) {
-              pack_panels(machine, part(b, now.batch, now.term, now.column),
-                          b.batch_step == 0 ? 1 : now.batches, now.columns,
-                          now.terms,
-                          block_terms_of(now.terms, blocks.terms_of_a),
-                          kProductLanes, pairs, packed);
+            const bool packs_a = blocks.packs_rows;
+            const bool packs_b = now.row == 0 || part_terms < terms();
+            const PackedLanes sides[] = {
+                {packs_a ? part(a, now.batch, now.row, now.term).transposed()
+                         : a,
+                 now.batches, now.rows, slave::kMaxProductRows,
+                 packed + at_copy},
+                {part(b, now.batch, now.term, now.column),
+                 b.batch_step == 0 ? 1 : now.batches, now.columns,
+                 kProductLanes, packed}};
+            if (packs_a || packs_b) {
+              pack_panels(machine, sides + (packs_a ? 0 : 1),
+                          (packs_a ? 1 : 0) + (packs_b ? 1 : 0), now.terms,
+                          block_terms_of(now.terms, blocks.terms_of_a), pairs);
             }
             Product of_part = *this;
             if (copies) {
               of_part.a = gathered(now, packed + at_copy);
+            } else if (packs_a) {
+              of_part.a.data = packed + at_copy;
             } else if (gather == nullptr) {
               of_part.a = part(a, 0, now.row, now.term);
             }
@@ -510,13 +571,9 @@ struct Product {
                 float* sums) const {
     const std::size_t panel_bytes = packed_bytes(now.terms, most);
     const std::size_t panels = panels_of(now.columns);
-    const std::size_t grains =
-        now.batches * ((now.rows - 1) / slave::kMaxProductRows + 1);
-    const std::size_t traffic =
-        now.batches * now.rows * traffic_of_row(now.terms, now.columns);
     const std::size_t block_panels = block_panels_of(
-        static_cast<std::size_t>(runtime::divide(machine, traffic).slaves),
-        grains, panels, most.panels);
+        slaves_of(now.batches * now.rows, now.terms, now.columns),
+        now.batches * row_grains_of(now.rows), panels, most.panels);
     const std::size_t block_columns =
         std::min(block_panels * kProductLanes, now.columns);
     ProductArgs args = common_args();
@@ -555,7 +612,10 @@ struct Product {
       for (std::size_t c = 0; c < now.columns; c += block_columns) {
         const std::size_t batch = now.batch + i, column = now.column + c;
         table.add(now.rows,
-                  {part(a, batch, 0, 0).data,
+                  {most.packs_rows
+                       ? static_cast<std::byte*>(a.data) +
+                             i * packed_rows_bytes(now.rows, now.terms, most)
+                       : part(a, batch, 0, 0).data,
                    matrix + c / kProductLanes * panel_bytes,
                    sums + (i * panels * kProductLanes + c) * now.rows,
                    part(self, batch, now.row, column).data,
@@ -638,8 +698,9 @@ struct Product {
     std::byte* const packed = workspace.row_values<std::byte>(sliver * most);
     for (std::size_t first = 0; first < out.batch; first += most) {
       const std::size_t batch = std::min(most, out.batch - first);
-      pack_panels(machine, part(a, first, 0, 0).transposed(), batch, out.rows,
-                  terms(), terms(), width, pairs, packed);
+      const PackedLanes lanes{part(a, first, 0, 0).transposed(), batch,
+                              out.rows, width, packed};
+      pack_panels(machine, &lanes, 1, terms(), terms(), pairs);
       RowTable table(operations, count, count * batch, false,
                      {1, ~std::size_t{0}}, workspace.segments());
       for (std::size_t i = 0; i < batch; ++i) {
@@ -726,35 +787,54 @@ Operation pack_operation(ProductPackArgs& args, const Matrices& x) {
   return pack;
 }
 
-void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
-                 std::size_t lanes, std::size_t terms, std::size_t block_terms,
-                 std::size_t width, bool pairs, std::byte* panels) {
-  // The panels of all but the last lanes, then those; without, then with the
-  // last terms.
+void pack_panels(Machine::Impl& machine, const PackedLanes* sides,
+                 std::size_t count, std::size_t terms, std::size_t block_terms,
+                 bool pairs) {
+  // Whole panels, then the rest of the lanes; without, then with the last
+  // terms. A segment is all panels of the same terms: panels that the same
+  // slave packs share lines of memory if the lanes are neighbours.
+  constexpr std::size_t kOperations = 4;
   const std::size_t blocks = terms == 0 ? 1 : (terms - 1) / block_terms + 1;
-  ProductPackArgs args[4];
-  Operation operations[4];
-  for (std::size_t i = 0; i < 4; ++i) {
-    const std::size_t rest = i < 2 ? 0 : lanes % width;
+  ProductPackArgs args[2 * kOperations];
+  Operation operations[2 * kOperations];
+  const auto packed_bytes = [&](const PackedLanes& side) {
+    return slave::product_packed_bytes(terms, block_terms, side.width, pairs);
+  };
+  std::size_t segments = 0;
+  for (std::size_t i = 0; i < count * kOperations; ++i) {
+    const PackedLanes& side = sides[i / kOperations];
+    const std::size_t rest = i % kOperations < 2 ? 0 : side.lanes % side.width;
     args[i] =
         pack_args(i % 2 == 0 ? block_terms : terms - (blocks - 1) * block_terms,
-                  rest != 0 ? rest : std::min(width, lanes), width, pairs);
-    operations[i] = pack_operation(args[i], x);
+                  rest != 0 ? rest : side.width, side.width, pairs);
+    operations[i] = pack_operation(args[i], side.x);
+    Operand& panel = operations[i].operands[slave::ProductPackOperand::panel];
+    panel.unit_step = packed_bytes(side);
+    segments += i % kOperations < 2 ? side.batch * blocks : 0;
   }
-  const std::size_t panel_count = (lanes + width - 1) / width;
   Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(operations, 4, batch * panel_count * blocks, false,
+  RowTable table(operations, count * kOperations, segments, false,
                  {1, ~std::size_t{0}}, workspace.segments());
-  for (std::size_t i = 0; i < batch; ++i) {
-    for (std::size_t p = 0; p < panel_count; ++p) {
-      for (std::size_t block = 0; block < blocks; ++block) {
-        const std::size_t operation =
-            ((p + 1) * width > lanes ? 2 : 0) + (block + 1 == blocks ? 1 : 0);
-        table.add(1, {part(x, i, block * block_terms, p * width).data, panels},
-                  operation);
-        panels +=
-            slave::product_panel_bytes(args[operation].terms, width, pairs);
-      }
+  for (std::size_t s = 0; s < count; ++s) {
+    const PackedLanes& side = sides[s];
+    const std::size_t whole = side.lanes / side.width;
+    const std::size_t panels = divided(side.lanes, side.width);
+    for (std::size_t i = 0; i < side.batch * blocks; ++i) {
+      const std::size_t batch = i / blocks, block = i % blocks;
+      std::byte* const to =
+          side.panels + batch * panels * packed_bytes(side) +
+          block * slave::product_panel_bytes(block_terms, side.width, pairs);
+      const auto add = [&](std::size_t first, std::size_t units,
+                           std::size_t operation) {
+        if (units == 0) return;
+        table.add(
+            units,
+            {part(side.x, batch, block * block_terms, first * side.width).data,
+             to + first * packed_bytes(side)},
+            s * kOperations + operation + (block + 1 == blocks ? 1 : 0));
+      };
+      add(0, whole, 0);
+      add(whole, panels - whole, 2);
     }
   }
   workspace.run(machine, table.list());

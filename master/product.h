@@ -38,12 +38,20 @@ slave::ProductPackArgs pack_args(std::size_t terms, std::size_t lanes,
 // are lanes, and sets args.x.
 Operation pack_operation(slave::ProductPackArgs& args, const Matrices& x);
 
-// pack_panels() packs `lanes` lanes of `terms` terms of `batch` matrices, of
-// which `x` has the first: x.columns are lanes, x.rows terms. A panel has at
-// most block_terms terms; those of the same lanes follow each other.
-void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
-                 std::size_t lanes, std::size_t terms, std::size_t block_terms,
-                 std::size_t width, bool pairs, std::byte* panels);
+// PackedLanes is what pack_panels() packs: `lanes` lanes of each of `batch`
+// matrices, of which `x` has the first. x.columns are lanes, x.rows terms. The
+// panels are `width` wide.
+struct PackedLanes {
+  Matrices x;
+  std::size_t batch, lanes, width;
+  std::byte* panels;
+};
+
+// pack_panels() packs `terms` terms of one or two `sides` of a product. A panel
+// has at most block_terms terms; those of the same lanes follow each other.
+void pack_panels(Machine::Impl& machine, const PackedLanes* sides,
+                 std::size_t count, std::size_t terms, std::size_t block_terms,
+                 bool pairs);
 
 }  // namespace swamp::master
 

@@ -91,12 +91,13 @@ const KernelInfo& row_kernel(ScalarType dtype) noexcept {
   return slave::kKernels[kGroup.ids[kGroup.first_fit[dtype]]];
 }
 
-// row_grains() is the grain rule of whole rows: a grain is as many rows as have
-// the elements of a block, and at least one.
+// row_grains() is the grain rule of whole rows without results by grain: a
+// grain is as many rows as have kRowElements elements, and at least one. More
+// of them would leave some of 192 slaves with twice the rows of others.
+inline constexpr std::size_t kRowElements = 1024;
 inline GrainRule row_grains(std::size_t columns) noexcept {
-  GrainRule rule;
-  rule.block_units = columns < kBlockElements ? kBlockElements / columns : 1;
-  return rule;
+  return {columns < kRowElements ? kRowElements / columns : 1,
+          ~std::size_t{0}};
 }
 
 // grain_rows() returns the number of rows of a grain; the last grain of a

@@ -341,9 +341,10 @@ void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
       const std::size_t step = args.block == 0 ? 0 : term / args.block;
       const Matrices b =
           Matrices::dense(memory + at_b, 1, columns, terms, kBFloat16);
-      master::pack_panels(impl, master::part(b.transposed(), 0, term, 0), 1,
-                          columns, args.terms, args.terms, kProductLanes, false,
-                          memory + at_packed);
+      const master::PackedLanes lanes{master::part(b.transposed(), 0, term, 0),
+                                      1, columns, kProductLanes,
+                                      memory + at_packed};
+      master::pack_panels(impl, &lanes, 1, args.terms, args.terms, false);
       const Operation operations[] = {operation_of(problem, args, divides),
                                       operation_of(problem, last, divides)};
       RowTable table(operations, 2, panels, false,

@@ -169,9 +169,10 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   auto* panel = operand<std::byte>(tile, At::panel);
   const ProductSteps at = steps_of(tile.layout[At::x], args.x, sizeof *x);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    panel = pack_panel<Format>({x, at.column, at.row, args.lanes,
-                                static_cast<std::size_t>(args.terms)},
-                               args.width, args.pairs != 0, panel);
+    pack_panel<Format>({x, at.column, at.row, args.lanes,
+                        static_cast<std::size_t>(args.terms)},
+                       args.width, args.pairs != 0, panel);
+    panel += tile.layout[At::panel].unit_step;
     x += tile.layout[At::x].unit_step / sizeof *x;
   }
 }
@@ -215,18 +216,33 @@ struct Target {
 };
 using Sums = Target<Float32>;
 
+// Ahead is what a tile prefetches with each word: the word of the rows after
+// it, `a` floats away, and b_step bytes of the next panel, from `b` on. The
+// rows of a slave are too short for the CPU's own prefetches to keep up.
+struct Ahead {
+  std::size_t a;
+  const std::byte* b;
+  std::size_t b_step;
+};
+
 // tile() adds `terms` packed words to the sums `from`, which are 0 if its data
 // are null, of kHeight rows and a whole panel. a_step is the floats between two
 // words of a.
 template <class Way, std::size_t kHeight, class Format>
-HWY_NOINLINE void tile(const float* a, std::size_t a_step, const float* b,
-                       std::size_t terms, const Sums& from,
+HWY_NOINLINE void tile(const float* a, std::size_t a_step, const Ahead& ahead,
+                       const float* b, std::size_t terms, const Sums& from,
                        const Target<Format>& to) {
   const DF df;
   const hn::Rebind<typename Format::Element, DF> d;
   for (std::size_t i = 0; i < kProductLanes; i += kVectors * kLanes) {
     product_tile<Way>(
-        [&](auto row, std::size_t t) HWY_ATTR { return a[t * a_step + row]; },
+        [&](auto row, std::size_t t) HWY_ATTR {
+          if (row == 0) {
+            hwy::Prefetch(a + t * a_step + ahead.a);
+            __builtin_prefetch(ahead.b + t * ahead.b_step, 0, 2);
+          }
+          return a[t * a_step + row];
+        },
         b + i, kProductLanes, terms,
         [&](auto row, auto v) HWY_ATTR {
           return from.data == nullptr
@@ -250,12 +266,12 @@ HWY_NOINLINE void tile(const float* a, std::size_t a_step, const float* b,
 
 // Computes tiles of `height` rows: kRows, or a power of two up to 8.
 template <class Way, class Format>
-HWY_INLINE void tiles(std::size_t height, const float* a, const float* b,
-                      std::size_t terms, const Sums& from,
-                      const Target<Format>& to) {
+HWY_INLINE void tiles(std::size_t height, const float* a, std::size_t a_step,
+                      const Ahead& ahead, const float* b, std::size_t terms,
+                      const Sums& from, const Target<Format>& to) {
   constexpr std::size_t kMost = kRows >= 8 ? 8 : kRows >= 4 ? 4 : 2;
   if (height == kRows) {
-    return tile<Way, kRows>(a, height, b, terms, from, to);
+    return tile<Way, kRows>(a, a_step, ahead, b, terms, from, to);
   }
   for (std::size_t r = 0; r < height; r += kMost) {
     const std::size_t rows = std::min(kMost, height);
@@ -264,7 +280,7 @@ HWY_INLINE void tiles(std::size_t height, const float* a, const float* b,
                          ? tile<Way, std::min<std::size_t>(kMost, 4), Format>
                      : rows == 2 ? tile<Way, 2, Format>
                                  : tile<Way, 1, Format>;
-    one(a + r, height, b, terms, from.after(r), to.after(r));
+    one(a + r, a_step, ahead, b, terms, from.after(r), to.after(r));
   }
 }
 
@@ -309,19 +325,22 @@ HWY_INLINE const float* words_of(const std::byte* panel) {
 // the panel of b that the words are of have the least exponents.
 template <class Format>
 HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
-                          const float* a, const std::byte* panel,
+                          const float* a, std::size_t a_step,
+                          const Ahead& ahead, const std::byte* panel,
                           const float* b, std::size_t terms, bool pairs,
                           const Sums& from, const Target<Format>& to) {
-  if (!pairs) return tiles<Floats>(height, a, b, terms, from, to);
+  if (!pairs) {
+    return tiles<Floats>(height, a, a_step, ahead, b, terms, from, to);
+  }
   const auto exponent = [](const std::byte* head) {
     return reinterpret_cast<const ProductPanel*>(head)->least_exponent;
   };
   terms = (terms + 1) / 2;
   if (can_use_dot(exponent(sliver), exponent(panel)) &&
       (from.data == nullptr || !has_small(from, height))) {
-    tiles<PairsByDot>(height, a, b, terms, from, to);
+    tiles<PairsByDot>(height, a, a_step, ahead, b, terms, from, to);
   } else {
-    tiles<PairsByFma>(height, a, b, terms, from, to);
+    tiles<PairsByFma>(height, a, a_step, ahead, b, terms, from, to);
   }
 }
 
@@ -413,12 +432,12 @@ struct Product {
   const Element* self;
   Element* out;
   const float *a_scales, *b_scales;
-  std::byte* packed;  // rows of a
+  std::byte* packed;  // rows of a, unless args.packed_rows
   float* local;       // a tile of sums
   ProductSteps a_at, self_at, out_at;
   std::size_t sums_panel;  // floats from panel to panel of the sums
   std::size_t a_scales_row, b_scales_step;  // floats from one to the next
-  std::size_t first;                        // row of a gathered a
+  std::size_t first;                        // row of a gathered or packed a
   bool pairs;
   bool direct;  // the result is the rounded sums
   bool non_temporal;
@@ -513,6 +532,7 @@ struct Product {
   // add_scaled() adds terms from `term` on to the sums `from` of rows from
   // `row` on and of a panel that begins at `column`.
   HWY_INLINE void add_scaled(std::size_t height, const std::byte* sliver,
+                             const float* a_words, std::size_t a_step,
                              const std::byte* panel, std::size_t row,
                              std::size_t column, std::size_t columns,
                              std::size_t term, std::size_t terms, Sums from,
@@ -522,8 +542,8 @@ struct Product {
     const std::size_t most = args.scale_terms;
     for (std::size_t t = 0; t < terms; t += most) {
       const std::size_t words = pairs ? t / 2 : t, step = (term + t) / most;
-      add_words(height, sliver, words_of(sliver) + words * height, panel,
-                words_of(panel) + words * kProductLanes,
+      add_words(height, sliver, a_words + words * a_step, a_step, {0, panel, 0},
+                panel, words_of(panel) + words * kProductLanes,
                 std::min(most, terms - t), pairs, {nullptr, kProductLanes},
                 chain);
       float b_factors[kProductLanes] = {};
@@ -553,18 +573,45 @@ struct Product {
     const std::size_t columns =
         std::min<std::size_t>(kProductLanes, args.columns - column);
     const std::size_t index = column / kProductLanes;
-    const std::byte* const panel =
-        b +
-        index * product_packed_bytes(args.terms, args.block_terms,
-                                     kProductLanes, pairs) +
-        term / args.block_terms *
-            product_panel_bytes(args.block_terms, kProductLanes, pairs);
+    // Returns the panel of these terms of the lanes of panel `i`.
+    const auto panel_of = [&](const std::byte* panels, std::size_t i,
+                              std::size_t width) {
+      return panels +
+             i * product_packed_bytes(args.terms, args.block_terms, width,
+                                      pairs) +
+             term / args.block_terms *
+                 product_panel_bytes(args.block_terms, width, pairs);
+    };
+    const std::byte* const panel = panel_of(b, index, kProductLanes);
+    // Each tile prefetches its part of the panel that comes next.
+    const std::byte* const next =
+        column + kProductLanes < args.columns
+            ? panel_of(b, index + 1, kProductLanes)
+            : b + (term + terms) / args.block_terms *
+                      product_panel_bytes(args.block_terms, kProductLanes,
+                                          pairs);
+    const std::size_t next_step =
+        kProductLanes * sizeof(float) / ((rows + kRows - 1) / kRows);
+    const std::size_t tile_bytes = next_step * (pairs ? terms / 2 : terms);
     const bool zero = term == 0 && args.first != 0;
     const bool last = term + terms == args.terms && args.last != 0;
     const bool stored = last && direct && columns == kProductLanes;
     const std::byte* sliver = packed;
     for (std::size_t r = 0; r < rows;) {
-      const std::size_t height = sliver_rows(rows - r);
+      std::size_t height = sliver_rows(rows - r), sliver_step = height;
+      const float* words = words_of(sliver);
+      Ahead ahead{0, next + r / kRows * tile_bytes, next_step};
+      if (args.packed_rows != 0) {
+        const std::size_t at = first + row + r, lane = at % kMaxProductRows;
+        height = std::min(height, sliver_rows(kMaxProductRows - lane));
+        sliver_step = kMaxProductRows;
+        sliver = panel_of(reinterpret_cast<const std::byte*>(a),
+                          at / kMaxProductRows, kMaxProductRows);
+        words = words_of(sliver) + lane;
+        ahead.a = product_packed_bytes(args.terms, args.block_terms,
+                                       kMaxProductRows, pairs) /
+                  4;
+      }
       Element* const result = at(out, out_at, row + r, column);
       Sums to{local, kProductLanes};
       if (sums != nullptr) {
@@ -572,12 +619,12 @@ struct Product {
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
       const auto add = [&](const auto& target) HWY_ATTR {
-        add_words(height, sliver, words_of(sliver), panel, words_of(panel),
-                  terms, pairs, from, target);
+        add_words(height, sliver, words, sliver_step, ahead, panel,
+                  words_of(panel), terms, pairs, from, target);
       };
       if (args.scale_terms != 0 && terms != 0) {
-        add_scaled(height, sliver, panel, row + r, column, columns, term, terms,
-                   from, to);
+        add_scaled(height, sliver, words, sliver_step, panel, row + r, column,
+                   columns, term, terms, from, to);
       } else if (stored) {
         add(Target<Out>{result, static_cast<std::size_t>(out_at.row),
                         non_temporal});
@@ -615,7 +662,7 @@ struct Product {
       do {  // once without terms
         const std::size_t block =
             std::min<std::size_t>(args.block_terms, terms - term);
-        pack_rows(row, rows, term, block);
+        if (args.packed_rows == 0) pack_rows(row, rows, term, block);
         for (std::size_t c = 0; c < args.columns; c += kProductLanes) {
           panel(row, rows, c, term, block);
         }
@@ -755,8 +802,8 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
           columns, std::min<std::size_t>(args.block_terms, args.terms - term)};
       pack_panel<In>(block, kProductLanes, pairs, panel);
       add_words(height, a, words_of(a) + (pairs ? term / 2 : term) * height,
-                panel, words_of(panel), block.terms, pairs,
-                term == 0 ? Sums{nullptr, kProductLanes} : sums, sums);
+                height, {0, panel, 0}, panel, words_of(panel), block.terms,
+                pairs, term == 0 ? Sums{nullptr, kProductLanes} : sums, sums);
       term += block.terms;
       if (args.terms == 0) break;
     }

@@ -85,6 +85,8 @@ struct ProductPackOperand {
 //   With row_runs.begins, a (constant) is gathered by the kernel: it is the
 //   matrix from its beginning, which never fits into LDM. The first unit of a
 //   tensor is row first_row of it, the first term its term first_term.
+//   With packed_rows, a (constant) is panels of kMaxProductRows rows of the
+//   tensor, from its first on, in as many terms as the panels of b.
 // product_rows: the same for at most kFewProductRows rows, with b as it lies in
 //   main memory: b (in), a (constant, packed with product_rows_width()), self,
 //   out, a_scales (constant), b_scales (in), of one chain. A unit is
@@ -139,13 +141,13 @@ struct ProductArgs {
   std::uint32_t first, last;
   std::uint32_t pairs;  // b is packed as pairs; the CPU has the instruction
   std::uint32_t rows;   // product_rows
+  std::uint32_t packed_rows;  // 1: a is packed
+  // Even, and block_terms is a multiple of it; 0: all terms.
+  std::uint32_t scale_terms;
   // Element (r, t) of a gathered a is a[row_runs.place(r) +
   // term_runs.place(t)].
   ProductRuns row_runs, term_runs;
   std::uint64_t first_row, first_term;
-  // Even, and block_terms is a multiple of it; 0: all terms.
-  std::uint32_t scale_terms;
-  std::uint32_t reserved;
 };
 struct ProductOperand {
   enum : int { a, b, sums, self, out, a_scales, b_scales, count };

@@ -55,7 +55,7 @@ void pack(const void* arguments, const Tile& tile, Result&) {
         *word = half[1] << 16 | half[0];
       }
     }
-    panel += product_panel_bytes(args.terms, args.width, args.pairs != 0);
+    panel += tile.layout[At::panel].unit_step;
     x += tile.layout[At::x].unit_step / sizeof *x;
   }
 }
@@ -95,23 +95,23 @@ void product(const void* arguments, const Tile& tile, Result&) {
                      out_at = row_steps_of(tile.layout[At::out], args.out,
                                            sizeof *out);
   const bool pairs = args.pairs != 0;
-  const std::size_t column_bytes =
-      product_packed_bytes(args.terms, args.block_terms, kProductLanes, pairs);
-  const std::size_t panel_bytes =
-      product_panel_bytes(args.block_terms, kProductLanes, pairs);
-  const auto factor = [&](std::size_t term, std::size_t column) {
+  // Returns a term of lane `lane` of panels that are `width` wide.
+  const auto packed = [&](const void* panels, std::size_t width,
+                          std::size_t lane, std::size_t term) {
     const std::size_t block = term / args.block_terms;
     const std::size_t first = block * args.block_terms;
     const auto* words = reinterpret_cast<const std::uint32_t*>(
-        b + column / kProductLanes * column_bytes + block * panel_bytes +
+        static_cast<const std::byte*>(panels) +
+        lane / width *
+            product_packed_bytes(args.terms, args.block_terms, width, pairs) +
+        block * product_panel_bytes(args.block_terms, width, pairs) +
         sizeof(ProductPanel));
-    const std::size_t lane = column % kProductLanes;
     const std::size_t place =
         pairs
             ? (term - first) / 2
             : term_at(term - first, std::min<std::size_t>(args.block_terms,
                                                           args.terms - first));
-    std::uint32_t word = words[place * kProductLanes + lane];
+    std::uint32_t word = words[place * width + lane % width];
     if (pairs) word = term % 2 == 0 ? word << 16 : word & 0xffff0000u;
     float value;
     std::memcpy(&value, &word, sizeof value);
@@ -139,7 +139,10 @@ void product(const void* arguments, const Tile& tile, Result&) {
                 : static_cast<std::int64_t>(
                       args.row_runs.place(args.first_row + tile.first + i) +
                       args.term_runs.place(args.first_term + term));
-        sum = std::fma(In::widen(a[at]), factor(term, j), sum);
+        const float left = args.packed_rows != 0 ? packed(a, kMaxProductRows,
+                                                          tile.first + i, term)
+                                                 : In::widen(a[at]);
+        sum = std::fma(left, packed(b, kProductLanes, j, term), sum);
         if (args.scale_terms != 0 &&
             ((t + 1) % args.scale_terms == 0 || t + 1 == args.terms)) {
           const std::size_t step = t / args.scale_terms;

@@ -96,9 +96,12 @@ ProductLines set_lines(Operand& operand, std::int64_t row, std::int64_t column,
   return {by_column ? row : column, by_column ? 1u : 0u, 0};
 }
 
-// run() computes a case with a table, by `product` or `product_rows`, and
-// returns the memory of the result.
-std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
+// Way is how a case is computed: by `product`, with packed rows, or by
+// `product_rows`.
+enum class Way { product, packed_rows, few };
+
+// run() computes a case with a table and returns the memory of the result.
+std::vector<std::byte> run(const Case& one, const KernelTable& table, Way way,
                            bool at_end) {
   Array a(one.rows, one.terms, one.in, one.a_layout, at_end),
       b(one.terms, one.columns, one.in, one.b_layout, at_end),
@@ -161,7 +164,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
     fill_ordinary(format_of(kFloat32), x->data, x->bytes / 4, random);
     if (!one.has_scales) x->data = nullptr;
   }
-  if (few) {
+  if (way == Way::few) {
     const std::size_t width = slave::product_rows_width(one.rows);
     GuardedPages packed(
         slave::product_panel_bytes(one.terms, width, one.pairs));
@@ -190,26 +193,36 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   }
   const std::size_t panels = (one.columns - 1) / kProductLanes + 1;
   args.block_terms = one.terms > 30 ? 6 : 64;
-  const std::size_t step = slave::product_packed_bytes(
+  // Returns all lanes of a matrix, in panels that are `width` wide.
+  const auto pack_all = [&](const Array& x, std::int64_t lane_step,
+                            std::int64_t term_step, std::size_t lanes,
+                            std::size_t width) {
+    const std::size_t count = (lanes - 1) / width + 1;
+    const std::size_t step = slave::product_packed_bytes(
+        one.terms, args.block_terms, width, one.pairs);
+    auto packed = std::make_unique<GuardedPages>(count * step);
+    for (std::size_t p = 0; p < count; ++p) {
+      const std::size_t lane = p * width;
+      std::byte* panel = packed->end() - (count - p) * step;
+      std::size_t term = 0;
+      do {  // once without terms
+        const std::size_t terms =
+            std::min<std::size_t>(args.block_terms, one.terms - term);
+        pack(x.data + (static_cast<std::size_t>(lane_step) * lane +
+                       static_cast<std::size_t>(term_step) * term) *
+                          kFloatFormats[one.in].bytes,
+             lane_step, term_step, std::min(width, lanes - lane), width, panel,
+             terms);
+        panel += slave::product_panel_bytes(terms, width, one.pairs);
+        term += terms;
+      } while (term < one.terms);
+    }
+    return packed;
+  };
+  const std::size_t packed_bytes = slave::product_packed_bytes(
       one.terms, args.block_terms, kProductLanes, one.pairs);
-  GuardedPages packed(panels * step);
-  std::byte* const first = packed.end() - panels * step;
-  for (std::size_t p = 0; p < panels; ++p) {
-    const std::size_t column = p * kProductLanes;
-    std::byte* panel = first + p * step;
-    std::size_t term = 0;
-    do {  // once without terms
-      const std::size_t terms =
-          std::min<std::size_t>(args.block_terms, one.terms - term);
-      pack(b.data + (static_cast<std::size_t>(b.column) * column +
-                     static_cast<std::size_t>(b.row) * term) *
-                        kFloatFormats[one.in].bytes,
-           b.column, b.row, std::min(kProductLanes, one.columns - column),
-           kProductLanes, panel, terms);
-      panel += slave::product_panel_bytes(terms, kProductLanes, one.pairs);
-      term += terms;
-    } while (term < one.terms);
-  }
+  const auto packed = pack_all(b, b.column, b.row, one.columns, kProductLanes);
+  std::byte* const first = packed->end() - panels * packed_bytes;
   // The columns of a row are elements of its line, or lines.
   using At = slave::ProductOperand;
   Operand layout[At::count] = {};
@@ -235,8 +248,18 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
       slave::product_scratch_bytes(args.block_rows, args.block_terms, 0) +
       (one.scale_terms == 0 ? 0 : slave::kProductTileBytes));
   const bool has_sums = one.terms > args.block_terms;
+  constexpr std::size_t kRows = slave::kMaxProductRows;
+  const auto packed_rows = pack_all(a, a.row, a.column, one.rows, kRows);
+  std::byte* rows = a.data;
+  if (way == Way::packed_rows) {
+    args.packed_rows = 1;
+    rows = packed_rows->end() -
+           ((one.rows - 1) / kRows + 1) *
+               slave::product_packed_bytes(one.terms, args.block_terms, kRows,
+                                           one.pairs);
+  }
   run_rows(table, kernel_of(F::product, {one.in, one.out}), &args,
-           {a.data, first, has_sums ? sums.end() - sum_bytes : nullptr, added,
+           {rows, first, has_sums ? sums.end() - sum_bytes : nullptr, added,
             out.data, a_scales.data, b_scales.data},
            one.rows, 0, nullptr, at_end,
            reinterpret_cast<float*>(scratch.begin()), nullptr, layout);
@@ -254,13 +277,18 @@ TEST(ProductKernels, BitsOfReference) {
                  << (one.has_scales ? ", scales of " : ", ")
                  << one.scale_terms);
     const std::vector<std::byte> expected =
-        run(one, row_tables()[0], false, true);
+        run(one, row_tables()[0], Way::product, true);
     for (const KernelTable& table : row_tables()) {
       if (!can_take(table, one.pairs)) continue;
       for (const bool at_end : {true, false}) {
-        EXPECT_TRUE(run(one, table, false, at_end) == expected) << table.isa;
-        if (one.rows > slave::kFewProductRows || one.scale_terms != 0) continue;
-        EXPECT_TRUE(run(one, table, true, at_end) == expected) << table.isa;
+        for (const Way way : {Way::product, Way::packed_rows, Way::few}) {
+          if (way == Way::few &&
+              (one.rows > slave::kFewProductRows || one.scale_terms != 0)) {
+            continue;
+          }
+          EXPECT_TRUE(run(one, table, way, at_end) == expected)
+              << table.isa << static_cast<int>(way);
+        }
       }
     }
     if (HasFailure()) return;
