@@ -67,49 +67,38 @@ int c_abi_machine_create(void) {
 /* Every row is an error, and *out does not change. */
 int c_abi_machine_errors(void) {
 #define SIZED .struct_size = sizeof(swamp_config)
+#define BAD(field, value, ...)                                       \
+  {                                                                  \
+    {SIZED, .field = value}, SWAMP_INVALID_ARGUMENT, { __VA_ARGS__ } \
+  }
   static const struct {
     swamp_config config;
     swamp_status status;
     const char* words[5]; /* ends with NULL */
   } rows[] = {
       {{.struct_size = 0}, SWAMP_INVALID_ARGUMENT, {"struct_size", "0"}},
+      {{.struct_size = 4}, SWAMP_INVALID_ARGUMENT, {"struct_size", "4"}},
       {{.struct_size = sizeof(swamp_config) + 8},
        SWAMP_INVALID_ARGUMENT,
        {"struct_size"}},
-      {{.struct_size = 4}, SWAMP_INVALID_ARGUMENT, {"struct_size", "4"}},
-      {{SIZED, .machine = "cray"},
-       SWAMP_INVALID_ARGUMENT,
-       {"machine", "cray", "host", "sw26010pro"}},
-      {{SIZED, .backend = "omp"},
-       SWAMP_INVALID_ARGUMENT,
-       {"backend", "\"omp\"", "serial", "threads"}},
       {{SIZED, .backend = "athread"},
        SWAMP_UNSUPPORTED,
        {"athread", "serial", "threads"}},
-      {{SIZED, .transfer = "VIEW"},
-       SWAMP_INVALID_ARGUMENT,
-       {"transfer", "view", "copy", "check"}},
-      {{SIZED, .isa = "mmx"}, SWAMP_INVALID_ARGUMENT, {"isa", "mmx", "scalar"}},
-      {{SIZED, .bind = "socket"},
-       SWAMP_INVALID_ARGUMENT,
-       {"bind", "none", "core"}},
-      {{SIZED, .core_groups = 4097},
-       SWAMP_INVALID_ARGUMENT,
-       {"core_groups", "4097", "4096"}},
-      {{SIZED, .slaves_per_group = 0xffffffffu},
-       SWAMP_INVALID_ARGUMENT,
-       {"slaves_per_group", "4294967295"}},
+      BAD(machine, "cray", "machine", "cray", "host", "sw26010pro"),
+      BAD(backend, "omp", "backend", "\"omp\"", "serial", "threads"),
+      BAD(transfer, "VIEW", "transfer", "view", "copy", "check"),
+      BAD(isa, "mmx", "isa", "mmx", "scalar"),
+      BAD(bind, "socket", "bind", "none", "core"),
+      BAD(core_groups, 4097, "core_groups", "4097", "4096"),
+      BAD(slaves_per_group, 0xffffffffu, "slaves_per_group", "4294967295"),
       {{SIZED, .core_groups = 4096, .slaves_per_group = 4096},
        SWAMP_INVALID_ARGUMENT,
        {"4096 * 4096", "at most 65536"}},
-      {{SIZED, .ldm_bytes = 1023},
-       SWAMP_INVALID_ARGUMENT,
-       {"ldm_bytes", "1023", "1024"}},
-      {{SIZED, .ldm_bytes = ((size_t)1 << 30) + 1},
-       SWAMP_INVALID_ARGUMENT,
-       {"ldm_bytes"}},
-      {{SIZED, .ldm_bytes = (size_t)-1}, SWAMP_INVALID_ARGUMENT, {"ldm_bytes"}},
+      BAD(ldm_bytes, 1023, "ldm_bytes", "1023", "1024"),
+      BAD(ldm_bytes, ((size_t)1 << 30) + 1, "ldm_bytes"),
+      BAD(ldm_bytes, (size_t)-1, "ldm_bytes"),
   };
+#undef BAD
 #undef SIZED
   int failed = 0;
   size_t i;

@@ -1,6 +1,6 @@
-// Attention: large scores, hidden keys, and the errors. The kernels' own tests
-// compare every bit with the reference, exact_golden_test.cpp results with
-// exact ones, operators_test.cpp those of all machines.
+// Attention: large scores, hidden keys, and the errors. operators_test.cpp
+// compares every bit with the reference, on all machines, exact_golden_test.cpp
+// results with exact ones.
 #include "swamp/attention.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "machines.h"
 #include "row_values.h"
 #include "support/errors.h"
 #include "swamp/float_formats.h"

@@ -14,6 +14,10 @@
 namespace swamp::test {
 namespace {
 
+std::size_t number_of(const Json& record, const char* name) {
+  return record.at("numbers").at(name);
+}
+
 // input() is input `seed` of the records.
 Values input(ScalarType type, std::size_t rows, std::size_t columns,
              std::size_t seed, bool absolute = false) {
@@ -31,30 +35,32 @@ Values input(ScalarType type, std::size_t rows, std::size_t columns,
 // expect_near() compares what `at(i)` returns of the elements of a result. With
 // `rounded` inputs that are results themselves, each term has been rounded.
 template <class At>
-void expect_near(const ExactRecord& record, const char* name, ScalarType type,
-                 At at, bool rounded = false) {
-  const ExactRecord::Elements& all = record.results.at(name);
+void expect_near(const Json& record, const char* name, ScalarType type, At at,
+                 bool rounded = false) {
+  // The distance of the elements kept, their exact values, and their terms.
+  const Json& kept = record.at("results").at(name);
+  const std::size_t step = kept.at(0);
   const double unit =
       type == kFloat32
           ? 0
           : std::ldexp(1.0,
                        -static_cast<int>(format_of(type).mantissa_bits) - 1);
   const double tiny = type == kFloat16 ? 0x1p-24 : 0;
-  for (std::size_t i = 0; i < all.exact.size(); ++i) {
-    const double exact = all.exact[i], terms = all.terms[i];
-    const auto got = static_cast<double>(at(i * all.step));
+  for (std::size_t i = 0; i < kept.at(1).size(); ++i) {
+    const double exact = kept.at(1).at(i), terms = kept.at(2).at(i);
+    const auto got = static_cast<double>(at(i * step));
     if (exact == 1e308) {
-      ASSERT_EQ(got, HUGE_VAL) << name << " " << i * all.step;
+      ASSERT_EQ(got, HUGE_VAL) << name << " " << i * step;
     } else {
       ASSERT_NEAR(got, exact,
                   unit * (std::fabs(exact) + (rounded ? terms : 0)) +
                       4e-6 * terms + 1e-7 + tiny)
-          << name << " " << i * all.step;
+          << name << " " << i * step;
     }
   }
 }
 template <class At>
-void expect_near_float(const ExactRecord& record, const char* name, At at) {
+void expect_near_float(const Json& record, const char* name, At at) {
   expect_near(record, name, kFloat32, at);
 }
 auto elements_of(const Values& values) {
@@ -66,17 +72,18 @@ auto elements_of(const std::vector<float>& values) {
   return [&values](std::size_t i) { return values[i]; };
 }
 
-void check_norm(const ExactRecord& record, ScalarType type, ScalarType wide) {
-  const std::size_t rows = record("rows"), columns = record("columns");
-  const bool with_mean = record("mean") != 0;
+void check_norm(const Json& record, ScalarType type, ScalarType wide) {
+  const std::size_t rows = number_of(record, "rows"),
+                    columns = number_of(record, "columns");
+  const bool with_mean = number_of(record, "mean") != 0;
   const Values x = input(type, rows, columns, 1);
   const Values g = input(type, rows, columns, 2);
   const Values weight = input(wide, 1, columns, 3);
   const Values bias = input(wide, 1, columns, 4);
   RowVector w{nullptr, kFloat32}, b = w;
-  if (record("weight") != 0) w = {weight.memory.data(), wide};
-  if (record("bias") != 0) b = {bias.memory.data(), wide};
-  const NormOptions options{1e-5, record("zero_centered") != 0};
+  if (number_of(record, "weight") != 0) w = {weight.memory.data(), wide};
+  if (number_of(record, "bias") != 0) b = {bias.memory.data(), wide};
+  const NormOptions options{1e-5, number_of(record, "zero_centered") != 0};
   const Values y(rows, columns, type), dx(rows, columns, type);
   std::vector<float> mean(rows), rstd(rows), dweight(columns), dbias(columns);
   if (with_mean) {
@@ -98,12 +105,15 @@ void check_norm(const ExactRecord& record, ScalarType type, ScalarType wide) {
 
 // An attention record's heads are matrices of which the rows of all heads stand
 // one after another.
-void check_attention(const ExactRecord& record, ScalarType type) {
-  const std::size_t batch = record("batch"), heads = record("heads"),
-                    key_heads = record("key_heads"), keys = record("keys"),
-                    queries = record("queries"), columns = record("columns"),
-                    value_columns = record("value_columns"),
-                    kind = record("mask");
+void check_attention(const Json& record, ScalarType type) {
+  const std::size_t batch = number_of(record, "batch"),
+                    heads = number_of(record, "heads"),
+                    key_heads = number_of(record, "key_heads"),
+                    keys = number_of(record, "keys"),
+                    queries = number_of(record, "queries"),
+                    columns = number_of(record, "columns"),
+                    value_columns = number_of(record, "value_columns"),
+                    kind = number_of(record, "mask");
   const auto of = [&](const Values& values, std::size_t count) {
     return Heads{
         values.matrix.data,    batch, count, values.matrix.rows / batch / count,
@@ -118,7 +128,7 @@ void check_attention(const ExactRecord& record, ScalarType type) {
   const Values out(query_rows, value_columns, type);
   const Values dq = q, dk = k, dv = v;
   AttentionOptions options;
-  options.causal = static_cast<AttentionCausal>(record("causal"));
+  options.causal = static_cast<AttentionCausal>(number_of(record, "causal"));
   enum { kNone, kFloat, kDtype, kBool, kKey };
   const std::size_t mask_batch = kind == kKey ? batch : 1;
   const std::size_t mask_heads = kind == kFloat ? heads : 1;
@@ -158,14 +168,15 @@ void check_attention(const ExactRecord& record, ScalarType type) {
   expect_near(record, "dv", type, elements_of(dv), true);
 }
 
-void check_permutation(const ExactRecord& record, ScalarType type) {
-  const std::size_t tokens = record("tokens"), columns = record("columns");
-  const std::size_t rows = tokens * record("choices");
+void check_permutation(const Json& record, ScalarType type) {
+  const std::size_t tokens = number_of(record, "tokens"),
+                    columns = number_of(record, "columns");
+  const std::size_t rows = tokens * number_of(record, "choices");
   const Values x = input(type, tokens, columns, 1);
   const Values permuted = input(type, rows, columns, 2);
   const Values factors = input(kFloat32, rows, 1, 3, true);
   const float* probs = nullptr;
-  if (record("probs") != 0) {
+  if (number_of(record, "probs") != 0) {
     probs = reinterpret_cast<const float*>(factors.memory.data());
   }
   std::vector<std::int64_t> token_of(rows);
@@ -183,8 +194,9 @@ void check_permutation(const ExactRecord& record, ScalarType type) {
   expect_near_float(record, "dots", elements_of(dots));
 }
 
-void check_losses(const ExactRecord& record, ScalarType type) {
-  const std::size_t tokens = record("tokens"), experts = record("experts");
+void check_losses(const Json& record, ScalarType type) {
+  const std::size_t tokens = number_of(record, "tokens"),
+                    experts = number_of(record, "experts");
   const Values logits = input(type, tokens, experts, 1);
   std::vector<std::int64_t> counts(experts);
   for (std::size_t e = 0; e < experts; ++e) {
@@ -205,19 +217,21 @@ void check_losses(const ExactRecord& record, ScalarType type) {
 
 TEST(RowsGolden, ExactResults) {
   std::set<std::string> seen;
-  for (const ExactRecord& record : read_exact_records()) {
+  for (const Json& record : read_golden("rows/exact.jsonl")) {
+    const std::string operation = record.at("operation");
     for (const ScalarType type : kRowTypes) {
-      SCOPED_TRACE(record.text + " " + format_of(type).name);
-      if (record.operation == "norm") {
+      SCOPED_TRACE(operation + " " + record.at("numbers").dump() + " " +
+                   format_of(type).name);
+      if (operation == "norm") {
         check_norm(record, type, kFloat32);
         check_norm(record, type, type);
       }
-      if (record.operation == "attention") check_attention(record, type);
-      if (record.operation == "permutation") check_permutation(record, type);
-      if (record.operation == "losses") check_losses(record, type);
+      if (operation == "attention") check_attention(record, type);
+      if (operation == "permutation") check_permutation(record, type);
+      if (operation == "losses") check_losses(record, type);
       if (HasFatalFailure()) return;
     }
-    seen.insert(record.operation);
+    seen.insert(operation);
   }
   EXPECT_EQ(seen.size(), 4u);
 }

@@ -47,7 +47,7 @@ TEST(Float8Blocks, AmaxAndHadamardByValue) {
           has_nan = has_nan || std::isnan(value);
           if (!std::isnan(value)) largest = std::max(largest, std::abs(value));
         }
-        on_all_machines(kShapes, [&](Machine& machine) {
+        on_all_machines(kRowShapes, [&](Machine& machine) {
           const Tensor tensor{x.data(), count, type};
           EXPECT_EQ(amax(tensor, true, &machine), largest);
           const float with_nan = amax(tensor, false, &machine);
@@ -92,7 +92,7 @@ TEST(Float8Blocks, HadamardOfInfAndNan) {
     turned[i % kColumns * kRows + i / kColumns] = x.back();
   }
   for (const ScalarType format : {kFloat8E4M3FN, kFloat8E5M2}) {
-    on_all_machines(kShapes, [&](Machine& machine) {
+    on_all_machines(kRowShapes, [&](Machine& machine) {
       BlockOptions options;
       hadamard_transform({turned.data(), kColumns, kRows, kFloat32},
                          {out.data(), kColumns, kRows, kFloat32}, &machine);
@@ -141,7 +141,7 @@ TEST(Float8Blocks, MicroxcalingBelowATie) {
           x[i] = i % size < 6 ? values[i % size] : 0;
         }
         const Matrix matrix{x.data(), 32, size, kFloat32};
-        on_all_machines(kShapes, [&](Machine& machine) {
+        on_all_machines(kRowShapes, [&](Machine& machine) {
           const Both out =
               run(matrix, format.type, options, true, true, &machine);
           dequantize_blocks(out.rows.view, {found.data(), 32, size, kFloat32},
@@ -157,7 +157,7 @@ TEST(Float8Blocks, MicroxcalingBelowATie) {
         x[i] = values[i / 64 % 6] * (i % 2 == 0 ? 1.0f : -1.0f);
         turned[i % 64 * 32 + i / 64] = x[i];
       }
-      on_all_machines(kShapes, [&](Machine& machine) {
+      on_all_machines(kRowShapes, [&](Machine& machine) {
         const Octets codes = run({turned.data(), 64, 32, kFloat32}, format.type,
                                  options, true, false, &machine)
                                  .rows.codes;
@@ -193,7 +193,7 @@ TEST(Float8Blocks, NanCodesAndScales) {
                           {scales.data(), scales.size(), kFloat32}};
     std::vector<float> found(codes.size());
     std::vector<std::uint32_t> expected;
-    on_all_machines(kShapes, [&](Machine& machine) {
+    on_all_machines(kRowShapes, [&](Machine& machine) {
       dequantize_blocks(view, {found.data(), 512, 128, kFloat32}, options,
                         &machine);
       const bool first = expected.empty();

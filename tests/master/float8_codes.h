@@ -16,9 +16,6 @@ namespace swamp::test {
 using Octets = std::vector<std::uint8_t>;
 using S = BlockScaling;
 
-inline const std::vector<MachineShape> kShapes = {
-    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
-
 inline ScalarType code_type(const std::string& name) {
   return name == "e4m3"   ? kFloat8E4M3FN
          : name == "e5m2" ? kFloat8E5M2

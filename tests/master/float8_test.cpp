@@ -21,9 +21,6 @@
 namespace swamp::test {
 namespace {
 
-const std::vector<MachineShape> kShapes = {
-    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
-
 using Codes = std::vector<std::uint8_t>;
 
 struct Output {
@@ -243,7 +240,7 @@ TEST(Float8, GoldenCasts) {
       EXPECT_EQ(plain.report.nan_count, nan_count);
       EXPECT_EQ(plain.report.amax, amax);
     }
-    on_all_machines(kShapes, [&](Machine& machine) {
+    on_all_machines(kRowShapes, [&](Machine& machine) {
       EXPECT_EQ(
           unpacked(
               run(wide.bits, kFloat32, golden.format, options, &machine).codes,
@@ -354,7 +351,7 @@ TEST(Float8, Dequantize) {
     for (const ScalarType type : {kFloat32, kBFloat16, kFloat16}) {
       if (powers && type == kFloat16) continue;
       // 2^-22 is a subnormal float16, and 57344 is none.
-      on_all_machines(kShapes, [&](Machine& machine) {
+      on_all_machines(kRowShapes, [&](Machine& machine) {
         Bytes x(codes.size() * elements * format_of(type).bytes);
         const Tensor values{x.data(), codes.size() * elements, type};
         const Tensor all{codes.data(), codes.size(), row.format};
@@ -407,7 +404,7 @@ TEST(Float8, EveryCodeInEveryPlace) {
     for (const std::uint8_t code : singles) {
       expected.push_back(float_to_bits(code_to_float(format.type, code)));
     }
-    on_all_machines(kShapes, [&](Machine& machine) {
+    on_all_machines(kRowShapes, [&](Machine& machine) {
       std::vector<float> wide(singles.size());
       const auto check = [&](std::size_t first, std::size_t count) {
         const std::size_t each = packed ? 2 : 1;

@@ -1,193 +1,150 @@
-// The golden traces, as plain data. Their format: tests/golden/FORMAT.md.
+// The golden records, which are lines of JSON: how numbers, bits and arrays are
+// written in them. tests/golden/FORMAT.md describes the traces; record.py and
+// exact.py beside the others make them.
 #ifndef SWAMP_TESTS_MASTER_GOLDEN_H_
 #define SWAMP_TESTS_MASTER_GOLDEN_H_
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <map>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "master/cli/text.h"
-#include "swamp/tensor.h"
+#include "support/formats.h"
+#include "swamp/rows.h"
 
 namespace swamp::test {
 
-// Digest is the digest of numbers in the traces; every nan is the same.
-class Digest {
- public:
-  void add(double value) {
-    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
-    char bytes[sizeof value];
-    std::memcpy(bytes, &value, sizeof value);
-    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
-      std::reverse(bytes, bytes + sizeof value);
-    }
-    value_ = cli::add_to_digest(value_, {bytes, sizeof bytes});
+using Json = nlohmann::json;
+
+inline std::vector<Json> read_golden(const std::string& name) {
+  const std::string path = std::string(SWAMP_GOLDEN_DIR) + "/" + name;
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot open " + path);
+  std::vector<Json> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) lines.push_back(Json::parse(line));
   }
-  std::uint64_t value() const { return value_; }
+  return lines;
+}
+
+inline double number(const Json& text) {
+  return std::strtod(text.get_ref<const std::string&>().c_str(), nullptr);
+}
+
+inline ScalarType type_of(const Json& dtype) {
+  return dtype == "f16" || dtype == "float16"     ? kFloat16
+         : dtype == "bf16" || dtype == "bfloat16" ? kBFloat16
+                                                  : kFloat32;
+}
+
+// bit_patterns() reads bits that blanks separate, words() those of elements of
+// a type, which nothing separates.
+inline std::vector<std::uint64_t> bit_patterns(const Json& text) {
+  std::istringstream parts(text.get<std::string>());
+  std::vector<std::uint64_t> bits;
+  for (std::string part; parts >> part;) {
+    bits.push_back(std::stoull(part, nullptr, 16));
+  }
+  return bits;
+}
+inline std::vector<std::uint32_t> words(const Json& from, ScalarType type) {
+  const std::string text = from;
+  const std::size_t digits = 2 * format_of(type).bytes;
+  std::vector<std::uint32_t> all;
+  for (std::size_t i = 0; i < text.size(); i += digits) {
+    all.push_back(static_cast<std::uint32_t>(
+        std::stoul(text.substr(i, digits), nullptr, 16)));
+  }
+  return all;
+}
+inline std::vector<float> floats(const Json& from) {
+  std::vector<float> all;
+  for (const std::uint32_t bits : words(from, kFloat32)) {
+    all.push_back(float_from_bits(bits));
+  }
+  return all;
+}
+
+// Elements is an array of one type, and its memory.
+class Elements {
+ public:
+  Elements(ScalarType type, std::size_t count)
+      : format_(&format_of(type)), count_(count), memory_(count + 1) {}
+  template <class Word>
+  Elements(ScalarType type, const std::vector<Word>& bits)
+      : Elements(type, bits.size()) {
+    set_all(bits);
+  }
+
+  std::size_t count() const { return count_; }
+  Tensor tensor() { return {memory_.data(), count_, format_->type}; }
+  Matrix matrix(std::size_t rows) {
+    return {memory_.data(), rows, count_ / rows, format_->type};
+  }
+  std::uint64_t bits(std::size_t i) const {
+    return load_bits(*format_, memory_.data(), i);
+  }
+  double value(std::size_t i) const { return value_of(*format_, bits(i)); }
+  void set_bits(std::size_t i, std::uint64_t bits) {
+    store_bits(*format_, memory_.data(), i, bits);
+  }
+  template <class Word>
+  void set_all(const std::vector<Word>& bits) {
+    ASSERT_EQ(bits.size(), count_);
+    for (std::size_t i = 0; i < count_; ++i) set_bits(i, bits[i]);
+  }
+  std::vector<std::uint64_t> all_bits() const {
+    std::vector<std::uint64_t> all;
+    for (std::size_t i = 0; i < count_; ++i) all.push_back(bits(i));
+    return all;
+  }
 
  private:
-  std::uint64_t value_ = cli::kDigestStart;
+  const Format* format_;
+  std::size_t count_;
+  std::vector<std::uint64_t> memory_;  // wide enough for any format
 };
 
-// UnscaleRecord is a line of unscale.extra.jsonl, with the rule of torch.
-struct UnscaleRecord {
-  ScalarType type;
-  float inv_scale;
-  bool found_inf;
-  std::vector<std::uint64_t> input;
-  std::vector<std::uint64_t> output;
-};
-std::vector<UnscaleRecord> read_unscale_records();
-
-// StepTrace is the input of a trace of any scaler.
+// StepTrace is the input of a trace of any loss scaler.
 struct StepTrace {
-  std::string id;
-  std::string scaler;
+  std::string id, scaler;
   std::string params;          // JSON
   std::vector<bool> overflow;  // by step
   float found_inf_value;
 };
-std::vector<StepTrace> read_step_traces();
 
-// ValidationRecord is a line of validation.extra.jsonl.
-struct ValidationRecord {
-  std::string scaler;
-  std::string params;  // JSON
-  bool ok;
-  std::vector<double> init;  // scale and trackers
-  std::string type;          // of the exception
-  std::string message;
-};
-std::vector<ValidationRecord> read_validation_records();
-
-// WindowListRecord is a line of window_lists.extra.jsonl.
-struct WindowListRecord {
-  double max;
-  double min;
-  std::vector<double> list;
-};
-std::vector<WindowListRecord> read_window_lists();
-
-// MegatronStepRecord is a line of megatron_step.extra.jsonl: one 16-bit
-// parameter and one of float32.
-struct MegatronStepRecord {
-  struct Step {
-    double loss_scale_used;
-    std::vector<std::uint64_t> model_gradient;
-    std::vector<std::uint64_t> main_gradient;  // of the float32 parameter
-    std::vector<std::string> events;
-    bool success;
-    double grad_norm;         // if success
-    std::uint64_t num_zeros;  // if success
-    double loss_scale_after;
-    std::vector<std::uint64_t> main_param, model_param, fp32_param;
-  };
-  std::string id;
-  ScalarType type;
-  double clip_grad;
-  bool log_num_zeros_in_grad;
-  double lr;
-  std::string scaler;  // "": none
-  std::vector<float> model_params;
-  std::vector<float> fp32_params;
-  std::vector<Step> steps;
-  std::vector<std::string> state_dict_keys;
-};
-std::vector<MegatronStepRecord> read_megatron_steps();
-
-// ProtocolRecord is a line of grad_scaler/protocol.jsonl; see record.py there.
-struct ProtocolRecord {
-  struct Call {
-    std::string name;  // and an optimizer's index
-    double number;
-  };
-  struct Row {
-    std::string error_type;  // "": none
-    std::string error_text;
-    double scale;
-    std::int64_t tracker;
-    std::vector<int> steps;
-    std::uint32_t digest;
-  };
-  double init_scale, growth_factor, backoff_factor;
-  std::int64_t growth_interval;
-  bool enabled;
-  std::vector<Call> calls;
-  std::vector<Row> rows;
-};
-std::vector<ProtocolRecord> read_protocol_records();
-
-// SoftmaxRecord is a line of rows/softmax.jsonl; see record.py there. All words
-// are the bits of elements.
-struct SoftmaxRecord {
-  struct Row {
-    std::size_t row;
-    bool is_nan;
-    // One or two admissible words of each column kept.
-    std::vector<std::vector<std::uint32_t>> words;
-  };
-  std::string text;  // for messages
-  ScalarType type;
-  std::size_t rows, columns, step;
-  std::vector<std::uint32_t> scores, grads;  // grads: of a backward call only
-  std::vector<std::uint8_t> mask;            // empty: none
-  bool causal;
-  float scale;
-  bool apex;
-  std::vector<Row> kept;
-  std::vector<std::uint32_t> gradient;  // of a backward call
-};
-std::vector<SoftmaxRecord> read_softmax_records();
-
-// CrossEntropyRecord is a line of rows/cross_entropy.jsonl.
-struct CrossEntropyRecord {
-  int ranks;  // 0: PyTorch's function
-  ScalarType type;
-  std::size_t rows, classes;
-  std::vector<std::uint32_t> logits;
-  std::vector<std::int64_t> targets;
-  std::vector<float> grads;  // of the losses
-  double smoothing;
-  std::vector<std::vector<std::uint32_t>> losses, gradient;  // by rank
-};
-std::vector<CrossEntropyRecord> read_cross_entropy_records();
-
-// MoeRecord is a line of rows/moe.jsonl. Maps are [tokens, experts].
-struct MoeRecord {
-  struct Drop {
-    std::int64_t capacity;
-    std::vector<std::uint8_t> by_probs;     // a map
-    std::vector<std::int64_t> by_position;  // tokens of each expert
-    std::vector<std::int64_t> padded;       // token of each row, or empty
-  };
-  std::size_t tokens, experts;
-  std::vector<std::uint8_t> map;
-  std::vector<float> probs;            // [tokens, experts]
-  std::vector<std::int64_t> counts;    // tokens of each expert
-  std::vector<std::int64_t> token_of;  // of each row
-  std::vector<Drop> drops;
-};
-std::vector<MoeRecord> read_moe_records();
-
-// ExactRecord is a line of rows/exact.jsonl; see exact.py there.
-struct ExactRecord {
-  struct Elements {
-    std::size_t step;
-    std::vector<double> exact, terms;
-  };
-  std::string text;  // for messages
-  std::string operation;
-  std::map<std::string, std::size_t> numbers;
-  std::map<std::string, Elements> results;
-
-  std::size_t operator()(const char* name) const { return numbers.at(name); }
-};
-std::vector<ExactRecord> read_exact_records();
+inline std::vector<StepTrace> read_step_traces() {
+  std::vector<StepTrace> traces;
+  for (const auto& file :
+       std::filesystem::directory_iterator(SWAMP_GOLDEN_DIR)) {
+    if (file.path().extension() != ".jsonl") continue;
+    for (const Json& line : read_golden(file.path().filename())) {
+      if (line.contains("kind")) continue;
+      StepTrace trace{line.at("id"), line.at("scaler"),
+                      line.at("params").dump(),
+                      std::vector<bool>(line.at("n").get<std::size_t>()),
+                      line.value("found_inf_value", 1.0f)};
+      // An entry is a step, [start, count] or [start, count, stride].
+      for (const Json& entry : line.at("overflow")) {
+        std::vector<std::size_t> run = {0, 1, 1};
+        if (entry.is_array()) {
+          for (std::size_t i = 0; i < entry.size(); ++i) run.at(i) = entry[i];
+        } else {
+          run[0] = entry;
+        }
+        for (std::size_t i = 0; i < run[1]; ++i) {
+          trace.overflow.at(run[0] + i * run[2]) = true;
+        }
+      }
+      traces.push_back(trace);
+    }
+  }
+  return traces;
+}
 
 }  // namespace swamp::test
 

@@ -14,56 +14,59 @@
 namespace swamp::test {
 namespace {
 
-TEST(UnscaleGolden, EveryRecordOnEveryMachine) {
-  const std::vector<UnscaleRecord> records = read_unscale_records();
-  ASSERT_GE(records.size(), 60u);
-  for (const MachineConfig& config :
-       machine_configs({{1, 1, 2048}, {1, 3, 4096}, {6, 64, 4096}}, false)) {
-    SCOPED_TRACE(to_text(config));
-    const auto machine = make_machine(config);
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      SCOPED_TRACE("record " + std::to_string(i + 1));
-      const UnscaleRecord& record = records[i];
-      SampleList actual, expected;
-      actual.add_bits(record.type, record.input);
-      expected.add_bits(record.type, record.output);
-      float found_inf = 0.0f;
-      amp_foreach_non_finite_check_and_unscale_(actual.tensors(), found_inf,
-                                                record.inv_scale, nullptr,
-                                                machine.get());
-      ASSERT_EQ(found_inf, record.found_inf ? 1.0f : 0.0f);
-      if (record.type == kFloat32) {
-        // The records promise that a nan is a nan, but not its payload.
-        for (std::size_t e = 0; e < record.output.size(); ++e) {
-          if (kFloat32Format.is_nan(record.output[e]) &&
-              kFloat32Format.is_nan(actual.get(0, e))) {
-            expected.set(0, e, actual.get(0, e));
-          }
-        }
-      }
-      ASSERT_TRUE(actual.same_as(expected));
-    }
-  }
-}
+// UnscaleRecord is a line of unscale.extra.jsonl, with the rule of torch.
+struct UnscaleRecord {
+  explicit UnscaleRecord(const Json& line)
+      : type(type_of(line.at("dtype"))),
+        inv_scale(static_cast<float>(number(line.at("inv_f32")))),
+        found_inf(line.at("torch").at(0) != 0),
+        input(bit_patterns(line.at("grad"))),
+        output(bit_patterns(line.at("torch").at(1))) {}
+  ScalarType type;
+  float inv_scale;
+  bool found_inf;
+  std::vector<std::uint64_t> input, output;
+};
 
-// All records of one scale in one list of mixed dtypes.
-TEST(UnscaleGolden, RecordsOfOneScaleTogether) {
-  const std::vector<UnscaleRecord> records = read_unscale_records();
+// Each record alone, and all records of one scale in one list of mixed dtypes.
+TEST(UnscaleGolden, EveryRecord) {
   const auto machine = make_machine({});
-  for (const UnscaleRecord& leader : records) {
+  std::vector<UnscaleRecord> records;
+  for (const Json& line : read_golden("unscale.extra.jsonl")) {
+    records.emplace_back(line);
+  }
+  ASSERT_GE(records.size(), 60u);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    SCOPED_TRACE("record " + std::to_string(i + 1));
+    const UnscaleRecord& record = records[i];
     SampleList actual, expected;
-    bool found = false;
-    for (const UnscaleRecord& record : records) {
-      if (record.inv_scale != leader.inv_scale) continue;
-      actual.add_bits(record.type, record.input);
-      expected.add_bits(record.type, record.input);
-      found = found || record.found_inf;
+    actual.add_bits(record.type, record.input);
+    expected.add_bits(record.type, record.output);
+    const OverflowReport one =
+        unscale(actual.tensors(), record.inv_scale, *machine);
+    ASSERT_EQ(one.element_count != 0, record.found_inf);
+    for (std::size_t e = 0; e < record.output.size(); ++e) {
+      // The records promise that a float32 nan is a nan, but not its payload.
+      if (record.type == kFloat32 && kFloat32Format.is_nan(record.output[e]) &&
+          kFloat32Format.is_nan(actual.get(0, e))) {
+        expected.set(0, e, actual.get(0, e));
+      }
     }
-    const OverflowReport report = expected.unscale(leader.inv_scale);
+    ASSERT_TRUE(actual.same_as(expected));
+
+    SampleList together, by_reference;
+    bool found = false;
+    for (const UnscaleRecord& other : records) {
+      if (other.inv_scale != record.inv_scale) continue;
+      together.add_bits(other.type, other.input);
+      by_reference.add_bits(other.type, other.input);
+      found = found || other.found_inf;
+    }
+    const OverflowReport report = by_reference.unscale(record.inv_scale);
     ASSERT_EQ(report.element_count != 0, found);
     ASSERT_TRUE(same_report(
-        unscale(actual.tensors(), leader.inv_scale, *machine), report));
-    ASSERT_TRUE(actual.same_as(expected));
+        unscale(together.tensors(), record.inv_scale, *machine), report));
+    ASSERT_TRUE(together.same_as(by_reference));
   }
 }
 
@@ -111,19 +114,24 @@ TEST(UpdateScaleGolden, EveryTrace) {
 
 TEST(LossScalerGolden, Validation) {
   int refused = 0;
-  for (const ValidationRecord& record : read_validation_records()) {
-    SCOPED_TRACE(record.scaler + " " + record.params);
+  for (const Json& line : read_golden("validation.extra.jsonl")) {
+    SCOPED_TRACE(line);
     try {
-      const LossScaler scaler = make(record.scaler, record.params);
-      EXPECT_TRUE(record.ok);
-      EXPECT_EQ(state(scaler), record.init);
+      const LossScaler scaler =
+          make(line.at("scaler"), line.at("params").dump());
+      EXPECT_TRUE(line.at("ok").get<bool>());
+      std::vector<double> init;  // scale and trackers
+      for (const Json& entry : line.at("init")) {
+        init.push_back(entry.is_string() ? number(entry) : entry.get<double>());
+      }
+      EXPECT_EQ(state(scaler), init);
     } catch (const ScalerError& error) {
       ++refused;
-      EXPECT_FALSE(record.ok);
-      EXPECT_EQ(error.type(), record.type);
-      EXPECT_EQ(error.message(), record.message);
+      EXPECT_FALSE(line.at("ok").get<bool>());
+      EXPECT_EQ(error.type(), line.at("type"));
+      EXPECT_EQ(error.message(), line.at("message"));
       EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
-      EXPECT_NE(std::string(error.what()).find(record.message),
+      EXPECT_NE(std::string(error.what()).find(error.message()),
                 std::string::npos);
     }
   }
@@ -131,11 +139,13 @@ TEST(LossScalerGolden, Validation) {
 }
 
 TEST(LossScalerGolden, WindowLists) {
-  const std::vector<WindowListRecord> records = read_window_lists();
-  EXPECT_EQ(records.size(), 21u);
-  for (const WindowListRecord& record : records) {
-    EXPECT_EQ(scaler::mindformers_windows(record.max, record.min), record.list)
-        << record.max << " " << record.min;
+  const std::vector<Json> lines = read_golden("window_lists.extra.jsonl");
+  EXPECT_EQ(lines.size(), 21u);
+  for (const Json& line : lines) {
+    EXPECT_EQ(scaler::mindformers_windows(line.at("max_scale_window"),
+                                          line.at("min_scale_window")),
+              line.at("list").get<std::vector<double>>())
+        << line;
   }
 }
 

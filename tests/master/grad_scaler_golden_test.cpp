@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "golden.h"
+#include "master/cli/text.h"
 #include "support/formats.h"
 #include "swamp/float_formats.h"
 #include "swamp/grad_scaler.h"
@@ -24,31 +25,17 @@ namespace {
 // Boom is thrown by an optimizer's step() if `throws` is set.
 struct Boom {};
 
-// Array is a tensor that owns its elements, accessed as doubles.
-class Array {
- public:
-  Array(const Format& format, std::size_t count)
-      : format_(&format), bits_(count) {}
-
-  Tensor tensor() { return {bits_.data(), bits_.size(), format_->type}; }
-  std::size_t count() const { return bits_.size(); }
-  void set(std::size_t index, double value) {
-    std::uint64_t bits = bits_of(*format_, static_cast<float>(value));
-    if (format_->type == kFloat64) std::memcpy(&bits, &value, sizeof bits);
-    store_bits(*format_, bits_.data(), index, bits);
-  }
-  double get(std::size_t index) const {
-    return value_of(*format_, load_bits(*format_, bits_.data(), index));
-  }
-
- private:
-  const Format* format_;
-  std::vector<std::uint64_t> bits_;  // wide enough for any format
-};
+// set() gives an element the value, or the nearest of its type.
+void set(Elements& elements, std::size_t i, double value) {
+  const Format& format = format_of(elements.tensor().dtype);
+  std::uint64_t bits = test::bits_of(format, static_cast<float>(value));
+  if (format.type == kFloat64) std::memcpy(&bits, &value, sizeof bits);
+  elements.set_bits(i, bits);
+}
 
 class RecordedOptimizer : public Optimizer {
  public:
-  explicit RecordedOptimizer(std::vector<Array> list)
+  explicit RecordedOptimizer(std::vector<Elements> list)
       : arrays(std::move(list)) {
     fill(0);
   }
@@ -57,15 +44,15 @@ class RecordedOptimizer : public Optimizer {
   void fill(int kind) {
     for (std::size_t t = 0; t < arrays.size(); ++t) {
       for (std::size_t i = 0; i < arrays[t].count(); ++i) {
-        arrays[t].set(
-            i, 1.25 * static_cast<double>(i + 1) - static_cast<double>(t));
+        set(arrays[t], i,
+            1.25 * static_cast<double>(i + 1) - static_cast<double>(t));
       }
     }
-    if (kind == 1) arrays.front().set(0, HUGE_VAL);
-    if (kind == 2) arrays.back().set(arrays.back().count() - 1, std::nan(""));
+    if (kind == 1) set(arrays.front(), 0, HUGE_VAL);
+    if (kind == 2) set(arrays.back(), arrays.back().count() - 1, std::nan(""));
     list_.clear();
     if (kind == 3) return;  // no gradients
-    for (Array& array : arrays) list_.push_back(array.tensor());
+    for (Elements& array : arrays) list_.push_back(array.tensor());
   }
   TensorList gradients() override { return list_; }
   void step() override {
@@ -76,7 +63,7 @@ class RecordedOptimizer : public Optimizer {
     ++steps;
   }
 
-  std::vector<Array> arrays;
+  std::vector<Elements> arrays;
   int steps = 0;
   bool throws = false;
 
@@ -84,34 +71,27 @@ class RecordedOptimizer : public Optimizer {
   std::vector<Tensor> list_;
 };
 
-GradScalerOptions options_of(const ProtocolRecord& record) {
-  GradScalerOptions options;
-  options.init_scale = record.init_scale;
-  options.growth_factor = record.growth_factor;
-  options.backoff_factor = record.backoff_factor;
-  options.growth_interval = record.growth_interval;
-  options.enabled = record.enabled;
-  return options;
-}
-
 class Player {
  public:
-  explicit Player(const ProtocolRecord& record)
-      : options_(options_of(record)), scaler_(options_) {
-    optimizers_.emplace_back(std::vector<Array>{{kFloat32Format, 4}});
+  explicit Player(const Json& options)
+      : options_{options.at(0), options.at(1), options.at(2), options.at(3),
+                 options.at(4)},
+        scaler_(options_) {
+    optimizers_.emplace_back(std::vector<Elements>{{kFloat32, 4}});
     optimizers_.emplace_back(
-        std::vector<Array>{{kBFloat16Format, 3}, {kFloat64Format, 2}});
-    optimizers_.emplace_back(std::vector<Array>{{kFloat16Format, 2}});
-    for (const Format* format : kFormats) outputs_.emplace_back(*format, 2);
+        std::vector<Elements>{{kBFloat16, 3}, {kFloat64, 2}});
+    optimizers_.emplace_back(std::vector<Elements>{{kFloat16, 2}});
+    for (const Format* format : kFormats)
+      outputs_.emplace_back(format->type, 2);
   }
 
-  void call(const ProtocolRecord::Call& call) {
+  // call() makes a call: its name, the index of an optimizer, and a number.
+  void call(const std::string& name, double number) {
     RecordedOptimizer* optimizer = nullptr;
-    if (call.name.size() > 1) {
-      optimizer = &optimizers_.at(static_cast<std::size_t>(call.name[1] - '0'));
+    if (name.size() > 1) {
+      optimizer = &optimizers_.at(static_cast<std::size_t>(name[1] - '0'));
     }
-    const double number = call.number;
-    switch (call.name[0]) {
+    switch (name[0]) {
       case 's':
         loss_ = scaler_.scale(static_cast<float>(number));
         wide_loss_ = scaler_.scale(number);
@@ -151,22 +131,27 @@ class Player {
       case 'K':
         return load(number);
       default:
-        throw std::logic_error("no such call: " + call.name);
+        throw std::logic_error("no such call: " + name);
     }
   }
   // digest() returns a hash of all losses, outputs and gradients.
   std::uint64_t digest() const {
-    Digest digest;
-    const auto add = [&](const Array& array) {
-      for (std::size_t i = 0; i < array.count(); ++i) digest.add(array.get(i));
+    std::uint64_t digest = cli::kDigestStart;
+    const auto add_number = [&](double value) {
+      if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+      digest = cli::add_to_digest(digest, cli::little_endian_bytes(&value, 1));
     };
-    digest.add(static_cast<double>(loss_));
-    digest.add(wide_loss_);
-    for (const Array& output : outputs_) add(output);
+    const auto add = [&](const Elements& array) {
+      for (std::size_t i = 0; i < array.count(); ++i)
+        add_number(array.value(i));
+    };
+    add_number(static_cast<double>(loss_));
+    add_number(wide_loss_);
+    for (const Elements& output : outputs_) add(output);
     for (const RecordedOptimizer& optimizer : optimizers_) {
-      for (const Array& array : optimizer.arrays) add(array);
+      for (const Elements& array : optimizer.arrays) add(array);
     }
-    return digest.value();
+    return digest;
   }
   std::vector<int> steps() const {
     std::vector<int> all;
@@ -179,12 +164,12 @@ class Player {
 
  private:
   void scale_outputs(double number) {
-    std::vector<Array> outputs;
+    std::vector<Elements> outputs;
     std::vector<Tensor> list;
     for (const Format* format : kFormats) {
-      outputs.emplace_back(*format, 2);
-      outputs.back().set(0, number);
-      outputs.back().set(1, 1.5);
+      outputs.emplace_back(format->type, 2);
+      set(outputs.back(), 0, number);
+      set(outputs.back(), 1, 1.5);
       list.push_back(outputs.back().tensor());
     }
     scaler_.scale_(list);
@@ -202,45 +187,50 @@ class Player {
   std::deque<RecordedOptimizer> optimizers_;
   float loss_ = 0.0f;
   double wide_loss_ = 0.0;
-  std::vector<Array> outputs_;
+  std::vector<Elements> outputs_;
 };
 
-// play() compares every row of a record with swamp's scaler.
-void play(const ProtocolRecord& record, std::set<std::string>& said) {
-  Player player(record);
-  for (std::size_t i = 0; i < record.calls.size(); ++i) {
-    SCOPED_TRACE("call " + std::to_string(i) + " " + record.calls[i].name);
-    const ProtocolRecord::Row& row = record.rows[i];
-    std::string type;
-    std::string text;
+// play() compares every row of a record with swamp's scaler. A row is an error
+// or -1, the scale, its tracker, the steps of each optimizer, and the digest.
+void play(const Json& record, const Json& errors, std::set<std::string>& said) {
+  Player player(record.at("options"));
+  for (std::size_t i = 0; i < record.at("rows").size(); ++i) {
+    const Json &call = record.at("ops").at(i), &row = record.at("rows").at(i);
+    SCOPED_TRACE("call " + std::to_string(i) + " " + call.dump());
+    Json error = {"", ""};
     try {
-      player.call(record.calls[i]);
-    } catch (const ScalerError& error) {
-      type = error.type();
-      text = error.message();
-      said.insert(text);
+      player.call(call.at(0), call.size() > 1 ? call.at(1).get<double>() : 0);
+    } catch (const ScalerError& thrown) {
+      error = {thrown.type(), thrown.message()};
+      said.insert(thrown.message());
     } catch (const Boom&) {
-      type = "Boom";
-      text = "boom";
+      error = {"Boom", "boom"};
     }
-    ASSERT_EQ(type, row.error_type);
-    ASSERT_EQ(text, row.error_text);
-    ASSERT_EQ(player.scaler().get_scale(), row.scale);
-    ASSERT_EQ(player.scaler().get_growth_tracker(), row.tracker);
-    ASSERT_EQ(player.steps(), row.steps);
-    ASSERT_EQ(static_cast<std::uint32_t>(player.digest()), row.digest);
+    const Json& number = row.at(0);
+    ASSERT_EQ(error, number < 0 ? Json({"", ""})
+                                : errors.at(number.get<std::size_t>()));
+    ASSERT_EQ(player.scaler().get_scale(), row.at(1));
+    ASSERT_EQ(player.scaler().get_growth_tracker(), row.at(2));
+    ASSERT_EQ(player.steps(), row.at(3).get<std::vector<int>>());
+    ASSERT_EQ(static_cast<std::uint32_t>(player.digest()),
+              std::stoul(row.at(4).get<std::string>(), nullptr, 16));
   }
 }
 
 TEST(GradScalerGolden, CallsInAnyOrder) {
-  const std::vector<ProtocolRecord> records = read_protocol_records();
-  EXPECT_EQ(records.size(), 79u);
+  Json errors;
   std::set<std::string> said;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    SCOPED_TRACE("record " + std::to_string(i));
-    play(records[i], said);
+  int records = 0;
+  for (const Json& line : read_golden("grad_scaler/protocol.jsonl")) {
+    if (line.contains("errors")) {
+      errors = line.at("errors");
+      continue;
+    }
+    SCOPED_TRACE("record " + std::to_string(records++));
+    play(line, errors, said);
     if (HasFatalFailure()) return;
   }
+  EXPECT_EQ(records, 79);
   EXPECT_EQ(said.size(), 11u);  // all of PyTorch's texts
 }
 

@@ -26,6 +26,10 @@ struct MachineShape {
   std::size_t ldm_bytes;
 };
 
+// They give one visit with one tile or several, and two visits.
+inline const std::vector<MachineShape> kRowShapes = {
+    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
+
 // make_machine() makes a machine that spawns whatever the traffic is; in
 // transfer mode view, threads claim the slaves if the backend can.
 inline std::unique_ptr<Machine> make_machine(MachineConfig config) {

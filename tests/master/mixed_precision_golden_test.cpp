@@ -31,69 +31,36 @@ class Heard : public StepObserver {
 // expected_events() omits one event: once in a run, Megatron's ranks find out
 // whether any of them has parameters for multi-token prediction, which are
 // clipped separately. swamp has no such group.
-std::vector<std::string> expected_events(const MegatronStepRecord::Step& step) {
+std::vector<std::string> expected_events(const Json& step) {
   std::vector<std::string> events;
-  for (const std::string& event : step.events) {
+  for (const std::string event : step.at("events")) {
     if (event != "all_reduce(MAX,mtp_group_flag)") events.push_back(event);
   }
   return events;
 }
 
-// Array is a tensor of bits.
-class Array {
- public:
-  Array(ScalarType type, std::size_t count)
-      : format_(format_of(type)), bytes_(count * format_.bytes) {}
-  void set(const std::vector<std::uint64_t>& bits) {
-    ASSERT_EQ(bits.size() * format_.bytes, bytes_.size());
-    for (std::size_t i = 0; i < bits.size(); ++i) {
-      store_bits(format_, bytes_.data(), i, bits[i]);
-    }
-  }
-  std::vector<std::uint64_t> bits() const {
-    std::vector<std::uint64_t> bits;
-    for (std::size_t i = 0; i < bytes_.size() / format_.bytes; ++i) {
-      bits.push_back(load_bits(format_, bytes_.data(), i));
-    }
-    return bits;
-  }
-  Tensor tensor() {
-    return {bytes_.data(), bytes_.size() / format_.bytes, format_.type};
-  }
-
- private:
-  const Format& format_;
-  std::vector<std::byte> bytes_;
-};
-
 std::vector<std::uint64_t> bits_of(ScalarType type,
                                    const std::vector<float>& values) {
   std::vector<std::uint64_t> bits;
   for (const float value : values) {
-    bits.push_back(type == kFloat16    ? float16_from_float(value)
-                   : type == kBFloat16 ? bfloat16_from_float(value)
-                                       : float_to_bits(value));
+    bits.push_back(test::bits_of(format_of(type), value));
   }
   return bits;
 }
 
-std::vector<std::uint64_t> bits_of(const std::vector<float>& values) {
-  return bits_of(kFloat32, values);
-}
-
-MixedPrecisionOptions options_of(const MegatronStepRecord& record) {
+MixedPrecisionOptions options_of(const Json& record) {
   MixedPrecisionOptions options;
-  options.fp16 = record.type == kFloat16;
+  options.fp16 = type_of(record.at("dtype")) == kFloat16;
   options.bf16 = !options.fp16;
-  options.clip_grad = record.clip_grad;
-  options.log_num_zeros_in_grad = record.log_num_zeros_in_grad;
+  options.clip_grad = record.at("clip_grad");
+  options.log_num_zeros_in_grad = record.at("log_num_zeros_in_grad");
   SgdOptions sgd;
-  sgd.lr = record.lr;
+  sgd.lr = record.at("lr");
   options.optimizer = sgd;
-  const double scale = record.steps.front().loss_scale_used;
-  if (record.scaler == "ConstantGradScaler") {
+  const double scale = number(record.at("steps").at(0).at("loss_scale_used"));
+  if (record.at("scaler") == "ConstantGradScaler") {
     options.loss_scale = scale;
-  } else if (record.scaler == "DynamicGradScaler") {
+  } else if (record.at("scaler") == "DynamicGradScaler") {
     // The trace does not contain it; it follows from the steps at which the
     // scale changes.
     options.initial_loss_scale = scale;
@@ -103,15 +70,13 @@ MixedPrecisionOptions options_of(const MegatronStepRecord& record) {
   return options;
 }
 
-void replay(const MegatronStepRecord& record, const MachineConfig& config,
-            bool fused) {
+// A record has one 16-bit parameter and one of float32.
+void replay(const Json& record, const MachineConfig& config, bool fused) {
   const auto machine = make_machine(config);
-  Array model(record.type, record.model_params.size());
-  Array model_gradient(record.type, record.model_params.size());
-  Array fp32(kFloat32, record.fp32_params.size());
-  Array fp32_gradient(kFloat32, record.fp32_params.size());
-  model.set(bits_of(record.type, record.model_params));
-  fp32.set(bits_of(record.fp32_params));
+  const ScalarType type = type_of(record.at("dtype"));
+  Elements model(type, bits_of(type, record.at("model_params"))),
+      fp32(kFloat32, bits_of(kFloat32, record.at("fp32_params")));
+  Elements model_gradient = model, fp32_gradient = fp32;
   Heard heard;
   MixedPrecisionOptions options = options_of(record);
   options.machine = machine.get();
@@ -123,27 +88,31 @@ void replay(const MegatronStepRecord& record, const MachineConfig& config,
         {},
         {}}},
       options);
-  for (std::size_t i = 0; i < record.steps.size(); ++i) {
-    SCOPED_TRACE("step " + std::to_string(i));
-    const MegatronStepRecord::Step& step = record.steps[i];
-    ASSERT_EQ(optimizer.get_loss_scale(), step.loss_scale_used);
-    model_gradient.set(step.model_gradient);
-    fp32_gradient.set(step.main_gradient);
+  for (const Json& step : record.at("steps")) {
+    SCOPED_TRACE(step);
+    ASSERT_EQ(optimizer.get_loss_scale(), number(step.at("loss_scale_used")));
+    model_gradient.set_all(bit_patterns(step.at("model_grad_bits")));
+    fp32_gradient.set_all(bit_patterns(step.at("main_grad_f32_bits")));
     heard.events.clear();
     const StepResult result = optimizer.step();
     EXPECT_EQ(heard.events, expected_events(step));
-    EXPECT_EQ(result.success, step.success);
-    EXPECT_EQ(result.grad_norm.has_value(), step.success);
-    EXPECT_EQ(result.num_zeros.has_value(), step.success);
-    EXPECT_EQ(result.grad_norm.value_or(0), step.grad_norm);
-    EXPECT_EQ(result.num_zeros.value_or(0), step.num_zeros);
-    EXPECT_EQ(result.next_loss_scale, step.loss_scale_after);
-    EXPECT_EQ(optimizer.get_loss_scale(), step.loss_scale_after);
-    EXPECT_EQ(model.bits(), step.model_param);
-    EXPECT_EQ(fp32.bits(), step.fp32_param);
-    const OptimizerState state = optimizer.state_dict();
-    EXPECT_EQ(bits_of(state.tensors.at("fp32_from_fp16_params.model")),
-              step.main_param);
+    const Json& returned = step.at("ret");
+    const bool success = returned.at(0);
+    EXPECT_EQ(result.success, success);
+    EXPECT_EQ(result.grad_norm.has_value(), success);
+    EXPECT_EQ(result.num_zeros.has_value(), success);
+    if (success) {
+      EXPECT_EQ(result.grad_norm.value_or(0), number(returned.at(1)));
+      EXPECT_EQ(result.num_zeros.value_or(0), returned.at(2));
+    }
+    const double scale_after = number(step.at("loss_scale_after"));
+    EXPECT_EQ(result.next_loss_scale, scale_after);
+    EXPECT_EQ(optimizer.get_loss_scale(), scale_after);
+    EXPECT_EQ(model.all_bits(), bit_patterns(step.at("model_param_bits")));
+    EXPECT_EQ(fp32.all_bits(), bit_patterns(step.at("fp32_param_bits")));
+    EXPECT_EQ(bits_of(kFloat32, optimizer.state_dict().tensors.at(
+                                    "fp32_from_fp16_params.model")),
+              bit_patterns(step.at("main_param_bits")));
   }
   std::set<std::string> keys;
   const OptimizerState state = optimizer.state_dict();
@@ -152,18 +121,17 @@ void replay(const MegatronStepRecord& record, const MachineConfig& config,
   };
   for (const auto& entry : state.texts) add(entry.first);
   for (const auto& entry : state.tensors) add(entry.first);
-  EXPECT_EQ(std::vector<std::string>(keys.begin(), keys.end()),
-            record.state_dict_keys);
+  EXPECT_EQ(keys, record.at("state_dict_keys").get<std::set<std::string>>());
 }
 
 TEST(MixedPrecisionGolden, EveryRecordOnEveryMachine) {
-  const std::vector<MegatronStepRecord> records = read_megatron_steps();
+  const std::vector<Json> records = read_golden("megatron_step.extra.jsonl");
   ASSERT_EQ(records.size(), 3u);
   for (const MachineConfig& config :
        machine_configs({{1, 1, 4096}, {6, 64, 16384}}, false)) {
     SCOPED_TRACE(to_text(config));
-    for (const MegatronStepRecord& record : records) {
-      SCOPED_TRACE(record.id);
+    for (const Json& record : records) {
+      SCOPED_TRACE(record.at("id"));
       replay(record, config, false);
       replay(record, config, true);
     }

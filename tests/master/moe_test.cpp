@@ -11,6 +11,7 @@
 #include <limits>
 #include <vector>
 
+#include "machines.h"
 #include "row_values.h"
 #include "runtime/machine_impl.h"
 #include "support/errors.h"
@@ -21,18 +22,8 @@ namespace {
 using Counts = std::vector<std::int64_t>;
 using Positions = std::vector<std::int32_t>;
 
-// A map as entries: that of token t and expert e is t * experts + e.
-std::vector<std::uint8_t> make_map(std::size_t tokens, std::size_t experts,
-                                   std::uint64_t seed) {
-  Random random(seed);
-  std::vector<std::uint8_t> map(tokens * experts);
-  for (std::uint8_t& one : map) {
-    one = static_cast<std::uint8_t>(random.below(5) == 0 ? 255 : 0);
-  }
-  return map;
-}
-
-// Entries are expert numbers, one in eleven of them -1; or those of a map.
+// Entries are expert numbers, one in eleven of them -1; or those of a map, of
+// which that of token t and expert e is t * experts + e.
 struct Entries {
   std::size_t experts;
   std::vector<std::uint8_t> map;
@@ -41,8 +32,10 @@ struct Entries {
 
   Entries(std::size_t count, std::size_t expert_count, bool of_map)
       : experts(expert_count) {
-    if (of_map) map = make_map(count, experts, 6);
     Random random(5);
+    for (std::size_t i = 0; of_map && i < count * experts; ++i) {
+      map.push_back(random.below(5) == 0 ? 255 : 0);
+    }
     for (std::size_t i = 0; i < (of_map ? map.size() : count); ++i) {
       // The lower experts are chosen more often.
       const std::size_t one =
@@ -89,59 +82,17 @@ TEST(Moe, HistogramAndPositions) {
       all[i] = static_cast<std::int32_t>(
           e < 0 ? -1 : expected[static_cast<std::size_t>(e)]++);
     }
-    on_row_machines([&](Machine& machine) {
-      for (const auto kind : size.kinds) {
-        Counts counts(size.experts, -7);
-        moe_histogram(entries.as(kind), counts.data(), &machine);
-        ASSERT_EQ(counts, expected);
-        for (const std::int64_t capacity : {-1, 0, 7, 1500}) {
-          Positions positions(all.size(), -7), kept = all;
-          moe_positions(entries.as(kind), capacity, positions.data(), &machine);
-          for (std::int32_t& one : kept) {
-            if (capacity >= 0 && one >= capacity) one = -1;
-          }
-          ASSERT_EQ(positions, kept) << capacity;
+    for (const auto kind : size.kinds) {
+      Counts counts(size.experts, -7);
+      moe_histogram(entries.as(kind), counts.data());
+      ASSERT_EQ(counts, expected);
+      for (const std::int64_t capacity : {-1, 0, 7, 1500}) {
+        Positions positions(all.size(), -7), kept = all;
+        moe_positions(entries.as(kind), capacity, positions.data());
+        for (std::int32_t& one : kept) {
+          if (capacity >= 0 && one >= capacity) one = -1;
         }
-      }
-    });
-  }
-}
-
-// The golden records have the tokens that stay; here every machine has them.
-TEST(Moe, ApplyCapacity) {
-  const std::size_t tokens = 500, experts = 18;
-  const std::vector<std::uint8_t> map = make_map(tokens, experts, 7);
-  Values probs(tokens, experts, kFloat32);
-  Random random(8);
-  for (std::size_t i = 0; i < map.size(); ++i) {
-    const float value =
-        map[i] == 0 ? 0 : 1 + static_cast<float>(random.below(9));
-    store_value(kFloat32, probs.memory.data(), i, value);
-  }
-  for (const std::int64_t capacity : {0, 1, 99, 500, 501}) {
-    for (const DropPolicy policy : {DropPolicy::probs, DropPolicy::position}) {
-      for (const bool pad : {false, true}) {
-        expect_same([&](Machine& machine) {
-          std::vector<std::uint8_t> kept = map, other(map.size());
-          const CapacityOptions options{capacity, policy, pad};
-          moe_apply_capacity(probs.matrix, kept.data(), options, kept.data(),
-                             &machine);  // in place
-          moe_apply_capacity(probs.matrix, map.data(), options, other.data(),
-                             &machine);
-          EXPECT_EQ(kept, other);
-          for (std::size_t e = 0; e < experts; ++e) {
-            std::size_t chosen = 0, count = 0;
-            for (std::size_t i = e; i < map.size(); i += experts) {
-              chosen += map[i] != 0;
-              count += kept[i];
-              EXPECT_TRUE(pad || kept[i] <= map[i]);
-            }
-            const std::size_t most =
-                std::min(static_cast<std::size_t>(capacity), tokens);
-            EXPECT_EQ(count, pad ? most : std::min(most, chosen));
-          }
-          return std::vector<Bytes>{bytes_of(kept)};
-        });
+        ASSERT_EQ(positions, kept) << capacity;
       }
     }
   }
@@ -330,7 +281,7 @@ TEST(Moe, RowsInParts) {
     for (std::size_t i = 0; i < sum.size(); ++i) {
       store_value(type, sums.memory.data(), i, sum[i]);
     }
-    on_row_machines([&](Machine& machine) {
+    on_machines(kRowShapes, false, [&](Machine& machine) {
       Values rows(kRows, kColumns, type, 1), back(kTokens, kColumns, type, 2);
       std::vector<float> products(kRows, -7);
       moe_permute(tokens.matrix, token_of.data(), nullptr, rows.matrix,

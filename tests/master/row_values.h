@@ -1,5 +1,5 @@
 // What the tests of operators on rows share: elements and matrices of the three
-// dtypes, and the comparison of machines.
+// dtypes.
 #ifndef SWAMP_TESTS_MASTER_ROW_VALUES_H_
 #define SWAMP_TESTS_MASTER_ROW_VALUES_H_
 
@@ -11,8 +11,6 @@
 #include <limits>
 #include <vector>
 
-#include "machines.h"
-#include "runtime/memory_check.h"
 #include "support/formats.h"
 #include "support/random.h"
 #include "swamp/rows.h"
@@ -21,9 +19,6 @@ namespace swamp::test {
 
 using Bytes = std::vector<std::byte>;
 
-// They give one visit with one tile or several, and two visits.
-inline const std::vector<MachineShape> kRowShapes = {
-    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
 inline constexpr ScalarType kRowTypes[] = {kFloat16, kBFloat16, kFloat32};
 
 inline float widen(ScalarType type, const void* data, std::size_t i) {
@@ -112,28 +107,6 @@ inline Bytes bits_of(std::vector<float> values) {
     if (value != value) value = std::nanf("");
   }
   return bytes_of(values);
-}
-
-// on_row_machines() runs `body` on every machine of the shapes, and expects no
-// report of the checker.
-template <class Body>
-void on_row_machines(Body body,
-                     const std::vector<MachineShape>& shapes = kRowShapes) {
-  const std::size_t reports = runtime::report_count();
-  on_machines(shapes, false, body);
-  EXPECT_EQ(runtime::report_count(), reports);
-}
-
-// expect_same() runs `call` on the default machine and on every machine of the
-// shapes, and compares the memory of the outputs that it returns.
-template <class Call>
-std::vector<Bytes> expect_same(
-    Call call, const std::vector<MachineShape>& shapes = kRowShapes) {
-  const std::vector<Bytes> expected = call(plain_machine());
-  on_row_machines(
-      [&](Machine& machine) { EXPECT_TRUE(call(machine) == expected); },
-      shapes);
-  return expected;
 }
 
 }  // namespace swamp::test

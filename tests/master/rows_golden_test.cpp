@@ -17,29 +17,6 @@
 namespace swamp::test {
 namespace {
 
-// Elements is a matrix of recorded words.
-struct Elements {
-  std::vector<std::uint32_t> memory;  // wide enough for any dtype
-  Matrix matrix;
-
-  Elements(ScalarType type, std::size_t rows, std::size_t columns)
-      : memory(rows * columns + 1),
-        matrix{memory.data(), rows, columns, type} {}
-  Elements(ScalarType type, std::size_t rows, std::size_t columns,
-           const std::vector<std::uint32_t>& words)
-      : Elements(type, rows, columns) {
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      store_bits(format_of(type), memory.data(), i, words[i]);
-    }
-  }
-  Elements(const Elements&) = delete;
-
-  std::uint32_t word(std::size_t i) const {
-    return static_cast<std::uint32_t>(
-        load_bits(format_of(matrix.dtype), memory.data(), i));
-  }
-};
-
 double value_of(ScalarType type, std::uint32_t word) {
   return test::value_of(format_of(type), word);
 }
@@ -48,66 +25,108 @@ double unit_of(ScalarType type) {
   return std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits) - 1);
 }
 
-SoftmaxOptions options_of(const SoftmaxRecord& record) {
-  SoftmaxOptions options;
-  options.scale = record.scale;
-  options.round_scale = options.zero_masked_rows = record.apex;
-  if (record.causal) options.causal_rows = record.columns;
-  if (!record.mask.empty()) {
-    options.mask = {record.mask.data(), 1, 1, record.rows};
+// SoftmaxRecord is a line of rows/softmax.jsonl: [rows, columns], of which row
+// i begins with word 389 i of the shared scores.
+struct SoftmaxRecord {
+  SoftmaxRecord(const Json& shared, const Json& given)
+      : line(given),
+        type(type_of(line.at("dtype"))),
+        rows(line.at("rows")),
+        columns(line.at("columns")),
+        x(matrix(shared, "scores")),
+        y(type, rows * columns) {
+    const std::string kind = line.at("mask");
+    options.scale = floats(line.at("scale")).at(0);
+    options.round_scale = options.zero_masked_rows = line.at("apex");
+    if (kind == "causal") options.causal_rows = columns;
+    if (kind == "none" || kind == "causal") return;
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t j = 0; j < columns; ++j) {
+        const bool some = (7 * i + 13 * j) % 5 == 0;
+        mask.push_back(some || (kind == "row" && i == 1) ? 1 : 0);
+      }
+    }
+    options.mask = {mask.data(), 1, 1, rows};
   }
-  return options;
-}
+  Elements matrix(const Json& shared, const char* kind) const {
+    const auto base = words(shared.at("scores")
+                                .at(line.at("dtype").get<std::string>())
+                                .at(line.at(kind).get<std::string>()),
+                            type);
+    std::vector<std::uint32_t> all;
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t j = 0; j < columns; ++j) {
+        all.push_back(base[(389 * i + j) % base.size()]);
+      }
+    }
+    return {type, all};
+  }
 
-void check_softmax(const SoftmaxRecord& record, Machine& machine) {
-  const Elements x(record.type, record.rows, record.columns, record.scores);
-  const Elements y(record.type, record.rows, record.columns);
-  scaled_softmax(x.matrix, y.matrix, options_of(record), &machine);
-  for (const SoftmaxRecord::Row& row : record.kept) {
-    for (std::size_t j = 0; j < record.columns; j += record.step) {
-      const std::uint32_t word = y.word(row.row * record.columns + j);
-      if (row.is_nan) {
-        ASSERT_TRUE(std::isnan(value_of(record.type, word)))
-            << row.row << " " << j;
+  const Json& line;
+  ScalarType type;
+  std::size_t rows, columns;
+  Elements x, y;
+  std::vector<std::uint8_t> mask;
+  SoftmaxOptions options;
+};
+
+// Of some rows every step-th column is kept: its word, and perhaps another one
+// that is admissible.
+void check_softmax(SoftmaxRecord& record, Machine& machine) {
+  const Json& line = record.line;
+  scaled_softmax(record.x.matrix(record.rows), record.y.matrix(record.rows),
+                 record.options, &machine);
+  const std::size_t step = line.at("step");
+  for (std::size_t r = 0; r < line.at("kept").size(); ++r) {
+    const std::size_t row = line.at("kept").at(r);
+    const Json& text = line.at("words").at(r);
+    std::vector<std::uint32_t> expected;
+    if (text != "nan") expected = words(text, record.type);
+    for (std::size_t j = 0; j < record.columns; j += step) {
+      const std::size_t at = row * record.columns + j;
+      if (expected.empty()) {
+        ASSERT_TRUE(std::isnan(record.y.value(at))) << row << " " << j;
         continue;
       }
-      const auto& admissible = row.words.at(j / record.step);
-      ASSERT_TRUE(std::find(admissible.begin(), admissible.end(), word) !=
-                  admissible.end())
-          << "row " << row.row << " column " << j << ": got "
-          << value_of(record.type, word) << ", expected "
-          << value_of(record.type, admissible[0]);
+      bool is_admissible = record.y.bits(at) == expected.at(j / step);
+      for (const Json& other : line.at("other")) {
+        is_admissible =
+            is_admissible ||
+            (other.at(0) == r && other.at(1) == j / step &&
+             words(other.at(2), record.type).at(0) == record.y.bits(at));
+      }
+      ASSERT_TRUE(is_admissible)
+          << "row " << row << " column " << j << ": got " << record.y.value(at)
+          << ", expected " << value_of(record.type, expected.at(j / step));
     }
   }
 }
 
 // Megatron-LM's backward has probabilities that were not rounded to 16 bits.
 // Their rounding changes each of the terms, which cancel, by one unit.
-void check_softmax_backward(const SoftmaxRecord& record, Machine& machine) {
-  const SoftmaxOptions options = options_of(record);
-  const Elements x(record.type, record.rows, record.columns, record.scores);
-  const Elements g(record.type, record.rows, record.columns, record.grads);
-  const Elements y(record.type, record.rows, record.columns);
-  const Elements dx(record.type, record.rows, record.columns);
-  scaled_softmax(x.matrix, y.matrix, options, &machine);
-  scaled_softmax_backward(g.matrix, y.matrix, dx.matrix, options, &machine);
+void check_softmax_backward(SoftmaxRecord& record, Elements g,
+                            Machine& machine) {
+  const std::size_t rows = record.rows, columns = record.columns;
+  const Elements& y = record.y;
+  Elements dx(record.type, rows * columns);
+  scaled_softmax(record.x.matrix(rows), record.y.matrix(rows), record.options,
+                 &machine);
+  scaled_softmax_backward(g.matrix(rows), record.y.matrix(rows),
+                          dx.matrix(rows), record.options, &machine);
+  const auto gradient = words(record.line.at("gradient"), record.type);
   const double unit = unit_of(record.type);
-  for (std::size_t i = 0; i < record.rows; ++i) {
-    const auto at = [&](const Elements& elements, std::size_t j) {
-      return value_of(record.type, elements.word(i * record.columns + j));
-    };
+  for (std::size_t i = 0; i < rows * columns; i += columns) {
     double sum = 0;
-    for (std::size_t j = 0; j < record.columns; ++j) {
-      sum += std::fabs(at(g, j) * at(y, j));
+    for (std::size_t j = i; j < i + columns; ++j) {
+      sum += std::fabs(g.value(j) * y.value(j));
     }
-    for (std::size_t j = 0; j < record.columns; ++j) {
-      const double expected =
-          value_of(record.type, record.gradient[i * record.columns + j]);
-      const double terms = static_cast<double>(record.scale) * at(y, j) *
-                           (std::fabs(at(g, j)) + sum);
-      ASSERT_NEAR(at(dx, j), expected,
+    for (std::size_t j = i; j < i + columns; ++j) {
+      const double expected = value_of(record.type, gradient[j]);
+      const double terms = static_cast<double>(record.options.scale) *
+                           y.value(j) * (std::fabs(g.value(j)) + sum);
+      ASSERT_NEAR(dx.value(j), expected,
                   unit * (2 * std::fabs(expected) + 2 * terms) + 1e-7)
-          << i << " " << j;
+          << j;
     }
   }
 }
@@ -122,17 +141,21 @@ TEST(RowsGolden, Softmax) {
   const auto two_visits = make_machine(small);
   const auto plain = make_machine(MachineConfig{});
   int forward = 0, backward = 0;
-  for (const SoftmaxRecord& record : read_softmax_records()) {
-    SCOPED_TRACE(record.text);
+  const std::vector<Json> lines = read_golden("rows/softmax.jsonl");
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i + 1));
+    const bool is_backward = lines[i].contains("grads");
     for (Machine* machine : {plain.get(), two_visits.get()}) {
-      if (record.gradient.empty()) {
-        check_softmax(record, *machine);
+      SoftmaxRecord record(lines[0], lines[i]);
+      if (is_backward) {
+        check_softmax_backward(record, record.matrix(lines[0], "grads"),
+                               *machine);
       } else {
-        check_softmax_backward(record, *machine);
+        check_softmax(record, *machine);
       }
       if (HasFatalFailure()) return;
     }
-    ++(record.gradient.empty() ? forward : backward);
+    ++(is_backward ? backward : forward);
   }
   EXPECT_EQ(forward, 230);
   EXPECT_EQ(backward, 6);
@@ -152,58 +175,92 @@ void expect_near(ScalarType type, std::uint32_t word, std::uint32_t recorded,
               std::fabs(expected) * rounding + std::fabs(g) * 1e-6);
 }
 
-// check_rank() compares the results of rank `first / columns`.
+// CrossEntropyRecord is a line of rows/cross_entropy.jsonl: PyTorch's function
+// of logits that are 0, or Megatron-LM's ranks.
+struct CrossEntropyRecord {
+  CrossEntropyRecord(const Json& shared, const Json& line) {
+    if (line.contains("zeros")) {
+      logits.resize(line.at("zeros").get<std::size_t>());
+      grads = {line.at("grad")};
+      losses = {words(line.at("loss"), kFloat32)};
+      // Those of the target and of another logit.
+      const auto two = words(line.at("gradient").at(0), type);
+      gradient.assign(1, std::vector<std::uint32_t>(logits.size(), two.at(1)));
+      gradient[0][0] = two.at(0);
+      return;
+    }
+    ranks = line.at("ranks");
+    type = type_of(line.at("dtype"));
+    logits = words(shared.at("logits").at(line.at("dtype").get<std::string>()),
+                   type);
+    shared.at("targets").get_to(targets);
+    grads = floats(shared.at("grads"));
+    smoothing = line.at("smoothing");
+    for (const Json& one : line.at("losses")) {
+      losses.push_back(words(one, kFloat32));
+    }
+    for (const Json& one : line.at("gradient")) {
+      gradient.push_back(words(one, type));
+    }
+  }
+  int ranks = 0;  // 0: PyTorch's function
+  ScalarType type = kFloat16;
+  std::vector<std::uint32_t> logits;
+  std::vector<std::int64_t> targets = {0};
+  std::vector<float> grads;  // of the losses
+  double smoothing = 0;
+  std::vector<std::vector<std::uint32_t>> losses, gradient;  // by rank
+};
+
+// check_rank() compares the results of one rank.
 void check_rank(const CrossEntropyRecord& record, std::size_t rank,
                 Communicator* ranks) {
-  const std::size_t parts = std::max<std::size_t>(1, record.gradient.size());
-  const std::size_t columns = record.classes / parts, first = rank * columns;
-  std::vector<std::uint32_t> mine;
-  for (std::size_t i = 0; i < record.rows; ++i) {
-    const auto row = record.logits.begin() +
-                     static_cast<std::ptrdiff_t>(i * record.classes + first);
-    mine.insert(mine.end(), row, row + static_cast<std::ptrdiff_t>(columns));
+  const std::size_t rows = record.targets.size(),
+                    classes = record.logits.size() / rows,
+                    columns = classes / record.gradient.size(),
+                    first = rank * columns;
+  Elements x(record.type, rows * columns), dx = x;
+  for (std::size_t i = 0; i < x.count(); ++i) {
+    x.set_bits(i, record.logits[i / columns * classes + first + i % columns]);
   }
-  const Elements x(record.type, record.rows, columns, mine);
-  const Elements dx(record.type, record.rows, columns);
-  std::vector<float> losses(record.rows), lse(record.rows), low(record.rows);
+  std::vector<float> losses(rows), lse(rows), low(rows);
   CrossEntropyOptions options;
   options.label_smoothing = record.smoothing;
+  const std::int64_t* const targets = record.targets.data();
   if (ranks == nullptr) {
-    cross_entropy(x.matrix, record.targets.data(), losses.data(), lse.data(),
+    cross_entropy(x.matrix(rows), targets, losses.data(), lse.data(),
                   low.data(), options);
-    cross_entropy_backward(x.matrix, record.targets.data(), lse.data(),
-                           low.data(), record.grads.data(), dx.matrix, options);
+    cross_entropy_backward(x.matrix(rows), targets, lse.data(), low.data(),
+                           record.grads.data(), dx.matrix(rows), options);
   } else {
     options.megatron_smoothing = true;
-    const VocabularyPart part{static_cast<std::int64_t>(first), record.classes};
-    vocab_parallel_cross_entropy(*ranks, part, x.matrix, record.targets.data(),
+    const VocabularyPart part{static_cast<std::int64_t>(first), classes};
+    vocab_parallel_cross_entropy(*ranks, part, x.matrix(rows), targets,
                                  losses.data(), lse.data(), low.data(),
                                  options);
     vocab_parallel_cross_entropy_backward(
-        part, x.matrix, record.targets.data(), lse.data(), low.data(),
-        record.grads.data(), dx.matrix, options);
+        part, x.matrix(rows), targets, lse.data(), low.data(),
+        record.grads.data(), dx.matrix(rows), options);
   }
-  for (std::size_t i = 0; i < record.rows; ++i) {
+  for (std::size_t i = 0; i < rows; ++i) {
     const double loss = value_of(kFloat32, record.losses[rank][i]);
     ASSERT_NEAR(losses[i], loss, 1e-6 * loss + 1e-6) << "row " << i;
-    for (std::size_t c = 0; c < columns; ++c) {
-      SCOPED_TRACE("row " + std::to_string(i) + " class " +
-                   std::to_string(first + c));
-      expect_near(record.type, dx.word(i * columns + c),
-                  record.gradient[rank][i * columns + c], record.grads[i]);
-      if (testing::Test::HasFatalFailure()) return;
-    }
+  }
+  for (std::size_t i = 0; i < dx.count(); ++i) {
+    SCOPED_TRACE("row " + std::to_string(i / columns) + " class " +
+                 std::to_string(first + i % columns));
+    expect_near(record.type, static_cast<std::uint32_t>(dx.bits(i)),
+                record.gradient[rank][i], record.grads[i / columns]);
+    if (testing::Test::HasFatalFailure()) return;
   }
 }
 
 TEST(RowsGolden, CrossEntropy) {
-  const std::vector<CrossEntropyRecord> records = read_cross_entropy_records();
-  EXPECT_EQ(records.size(), 30u);
-  for (const CrossEntropyRecord& record : records) {
-    SCOPED_TRACE(format_of(record.type).name + std::string(", ") +
-                 std::to_string(record.ranks) + " ranks, " +
-                 std::to_string(record.classes) + " classes, smoothing " +
-                 std::to_string(record.smoothing));
+  const std::vector<Json> lines = read_golden("rows/cross_entropy.jsonl");
+  EXPECT_EQ(lines.size(), 31u);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i + 1));
+    const CrossEntropyRecord record(lines[0], lines[i]);
     if (record.ranks == 0) {
       check_rank(record, 0, nullptr);
     } else {
@@ -218,72 +275,85 @@ TEST(RowsGolden, CrossEntropy) {
 // ---- Mixtures of experts
 
 using Integers = std::vector<std::int64_t>;
+using Map = std::vector<std::uint8_t>;
 
-Integers counts_of(const MoeRecord& record,
-                   const std::vector<std::uint8_t>& map) {
-  Integers counts(record.experts);
-  moe_histogram(
-      {map.data(), ExpertChoices::kMap, record.tokens, record.experts},
-      counts.data());
+ExpertChoices choices_of(const Map& map, std::size_t experts) {
+  return {map.data(), ExpertChoices::kMap, map.size() / experts, experts};
+}
+
+Integers counts_of(const Map& map, std::size_t experts) {
+  Integers counts(experts);
+  moe_histogram(choices_of(map, experts), counts.data());
   return counts;
 }
 
 // tokens_of() returns the token of each permuted row.
-Integers tokens_of(const MoeRecord& record,
-                   const std::vector<std::uint8_t>& map, std::size_t rows,
+Integers tokens_of(const Map& map, std::size_t experts, std::size_t rows,
                    std::size_t rows_per_expert) {
-  const ExpertChoices choices{map.data(), ExpertChoices::kMap, record.tokens,
-                              record.experts};
+  const ExpertChoices choices = choices_of(map, experts);
   std::vector<std::int32_t> positions(map.size());
   moe_positions(choices, -1, positions.data());
   Integers entries(rows);
   EXPECT_EQ(moe_permutation(choices, positions.data(), rows_per_expert, rows,
                             entries.data()),
             rows);
-  for (std::int64_t& one : entries) {
-    one /= static_cast<std::int64_t>(record.experts);
-  }
+  for (std::int64_t& one : entries) one /= static_cast<std::int64_t>(experts);
   return entries;
 }
 
 TEST(RowsGolden, MixturesOfExperts) {
-  const std::vector<MoeRecord> records = read_moe_records();
-  EXPECT_EQ(records.size(), 4u);
-  for (const MoeRecord& record : records) {
-    EXPECT_EQ(counts_of(record, record.map), record.counts);
-    EXPECT_EQ(tokens_of(record, record.map, record.token_of.size(), 0),
-              record.token_of);
-    const Matrix probs{const_cast<float*>(record.probs.data()), record.tokens,
-                       record.experts, kFloat32};
-    EXPECT_EQ(record.drops.size(), 4u);
-    for (const MoeRecord::Drop& drop : record.drops) {
-      SCOPED_TRACE(testing::Message()
-                   << record.tokens << " tokens, capacity " << drop.capacity);
-      std::vector<std::uint8_t> kept(record.map.size());
-      moe_apply_capacity(probs, record.map.data(),
-                         {drop.capacity, DropPolicy::probs, false},
-                         kept.data());
-      EXPECT_EQ(kept, drop.by_probs);
-      moe_apply_capacity(probs, record.map.data(),
-                         {drop.capacity, DropPolicy::position, false},
-                         kept.data());
-      EXPECT_EQ(counts_of(record, kept), drop.by_position);
-      if (drop.padded.empty()) continue;
+  const std::vector<Json> lines = read_golden("rows/moe.jsonl");
+  EXPECT_EQ(lines.size(), 5u);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const Json& line = lines[i];
+    const std::size_t tokens = line.at("tokens"), experts = line.at("experts"),
+                      topk = line.at("topk");
+    Map map(tokens * experts);
+    std::vector<float> all_probs(map.size());
+    const std::vector<float> given = floats(line.at("probs"));
+    std::vector<std::size_t> chosen;  // entries of the map
+    for (const std::size_t expert : line.at("routes").at(0).at(1)) {
+      const std::size_t at = chosen.size() / topk * experts + expert;
+      map.at(at) = 1;
+      all_probs.at(at) = given.at(chosen.size());
+      chosen.push_back(at);
+    }
+    EXPECT_EQ(counts_of(map, experts), line.at("counts").get<Integers>());
+    const Integers indices = line.at("indices");
+    EXPECT_EQ(tokens_of(map, experts, indices.size(), 0), indices);
+    const Matrix probs{all_probs.data(), tokens, experts, kFloat32};
+    EXPECT_EQ(line.at("drops").size(), 4u);
+    for (const Json& drop : line.at("drops")) {
+      SCOPED_TRACE(drop);
+      const std::int64_t limit = drop.at("capacity");
+      const auto keep = [&](DropPolicy policy, bool pad) {
+        Map kept(map.size());
+        moe_apply_capacity(probs, map.data(), {limit, policy, pad},
+                           kept.data());
+        return kept;
+      };
+      Map by_probs(map.size());
+      for (std::size_t c = 0; c < chosen.size(); ++c) {
+        by_probs[chosen[c]] =
+            drop.at("probs").get_ref<const std::string&>().at(c) == '1';
+      }
+      EXPECT_EQ(keep(DropPolicy::probs, false), by_probs);
+      EXPECT_EQ(counts_of(keep(DropPolicy::position, false), experts),
+                drop.at("position").get<Integers>());
+      const Integers padded = drop.at("padded");
+      if (padded.empty()) continue;
 
       // Megatron-LM leaves open which tokens fill an expert: its own map.
-      const auto capacity = static_cast<std::size_t>(drop.capacity);
-      std::vector<std::uint8_t> full(record.map.size());
-      for (std::size_t r = 0; r < drop.padded.size(); ++r) {
-        full[static_cast<std::size_t>(drop.padded[r]) * record.experts +
-             r / capacity] = 1;
+      const auto capacity = static_cast<std::size_t>(limit);
+      Map full(map.size());
+      for (std::size_t r = 0; r < padded.size(); ++r) {
+        full[static_cast<std::size_t>(padded[r]) * experts + r / capacity] = 1;
       }
-      EXPECT_EQ(tokens_of(record, full, drop.padded.size(), capacity),
-                drop.padded);
-      moe_apply_capacity(probs, record.map.data(),
-                         {drop.capacity, DropPolicy::probs, true}, kept.data());
-      EXPECT_EQ(counts_of(record, kept), counts_of(record, full));
-      for (std::size_t i = 0; i < kept.size(); ++i) {
-        EXPECT_TRUE(kept[i] == full[i] || record.map[i] == 0) << i;
+      EXPECT_EQ(tokens_of(full, experts, padded.size(), capacity), padded);
+      const Map kept = keep(DropPolicy::probs, true);
+      EXPECT_EQ(counts_of(kept, experts), counts_of(full, experts));
+      for (std::size_t e = 0; e < kept.size(); ++e) {
+        EXPECT_TRUE(kept[e] == full[e] || map[e] == 0) << e;
       }
     }
   }

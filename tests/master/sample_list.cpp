@@ -143,15 +143,6 @@ OverflowReport unscale(TensorList list, float inv_scale, Machine& machine) {
   return report;
 }
 
-void expect_unscaled(Machine& machine, const SampleList& list,
-                     const SampleList& expected,
-                     const OverflowReport& expected_report, float inv_scale) {
-  SampleList actual = list;
-  const OverflowReport report = unscale(actual.tensors(), inv_scale, machine);
-  EXPECT_TRUE(same_report(report, expected_report));
-  EXPECT_TRUE(actual.same_as(expected));
-}
-
 testing::AssertionResult same_report(const OverflowReport& actual,
                                      const OverflowReport& expected) {
   if (actual.tensor == expected.tensor && actual.index == expected.index &&

@@ -69,11 +69,6 @@ SampleList mixed_list(std::uint64_t seed, std::size_t planted);
 // 0, agrees with the report that it returns.
 OverflowReport unscale(TensorList list, float inv_scale, Machine& machine);
 
-// expect_unscaled() unscales a copy of `list` on `machine`.
-void expect_unscaled(Machine& machine, const SampleList& list,
-                     const SampleList& expected,
-                     const OverflowReport& expected_report, float inv_scale);
-
 testing::AssertionResult same_report(const OverflowReport& actual,
                                      const OverflowReport& expected);
 

@@ -17,9 +17,6 @@ namespace {
 
 using Octets = std::vector<std::uint8_t>;
 
-const std::vector<MachineShape> kShapes = {
-    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
-
 // Operand is a matrix of codes, and its memory.
 struct Operand {
   ScaledMatrix matrix;
@@ -75,7 +72,7 @@ swamp_scaled_matrix to_c(const ScaledMatrix& x) {
 template <class Check>
 void on_each(Operand& a, Operand& b, std::size_t rows, std::size_t columns,
              Check check) {
-  on_all_machines(kShapes, [&](Machine& machine) {
+  on_all_machines(kRowShapes, [&](Machine& machine) {
     std::vector<float> out(rows * columns, 7.0f);
     product({out.data(), rows, columns, kFloat32}, a.view(), b.view(),
             &machine);

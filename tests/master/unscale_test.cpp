@@ -1,5 +1,5 @@
-// amp_foreach_non_finite_check_and_unscale_(): values, the bits of the scalar
-// references on every machine, reports, errors.
+// amp_foreach_non_finite_check_and_unscale_(): values, reports, errors. The
+// same bits on every machine are in operators_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 
 #include "machines.h"
 #include "master/launch.h"
-#include "runtime/memory_check.h"
 #include "sample_list.h"
 #include "support/errors.h"
 #include "support/guarded_pages.h"
@@ -173,34 +172,6 @@ TEST(Unscale, EmptyListsAndEmptyTensors) {
       EXPECT_TRUE(same_report(report, {}));
     }
   });
-}
-
-TEST(Unscale, SameBitsOnEveryMachine) {
-  struct Case {
-    SampleList list, expected;
-    OverflowReport report;
-    float inv_scale;
-  };
-  std::vector<Case> cases;
-  for (const auto& [planted, inv_scale] :
-       {std::pair<std::size_t, float>{0, 0.7f}, {9, 1e-3f}, {5, 1.0f}}) {
-    Case made{mixed_list(11 + planted, planted), {}, {}, inv_scale};
-    made.expected = made.list;
-    made.report = made.expected.unscale(inv_scale);
-    ASSERT_EQ(made.report.element_count != 0, planted != 0);
-    cases.push_back(std::move(made));
-  }
-  const std::size_t reports = runtime::report_count();
-  const std::vector<MachineShape> shapes = {
-      {1, 1, 2048}, {1, 2, 4096}, {1, 64, 16384}, {6, 64, 4096}};
-  on_machines(shapes, true, [&](Machine& machine) {
-    for (const Case& one : cases) {
-      SCOPED_TRACE("inv_scale " + std::to_string(one.inv_scale));
-      expect_unscaled(machine, one.list, one.expected, one.report,
-                      one.inv_scale);
-    }
-  });
-  EXPECT_EQ(runtime::report_count(), reports);  // of transfer check
 }
 
 const std::vector<MachineShape> kReportShapes = {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <sstream>
 #include <vector>
 
 #include "master/cli/command.h"
@@ -13,206 +15,104 @@
 #include "master/cli/replay/float8_record.h"
 #include "master/cli/text.h"
 #include "swamp/float_formats.h"
+#include "swamp/loss_scaler.h"
 #include "swamp/scale_manager.h"
 
 namespace swamp::cli {
 namespace {
 
-// FormatOf is a value of the field "fmt": an option, and which tensor has it:
-// 0, of the forward pass, or 1.
-struct FormatOf {
-  const char* fmt;
-  const char* value;
-  std::size_t tensor = 0;
-};
-
-struct OptionOf {
-  const char* field;
-  const char* option;
-  bool is_float = false;  // 8 hexadecimal digits
-};
-
-enum class Result { scale, scale_inv, code, exponent, reduced, history };
-
-struct ResultOf {
-  const char* field;
-  Result result;
-};
-
+// Source is a recipe of a file. Its lists are words FIELD:NAME, or FIELD if
+// both are the same: fields that are results, or options of the manager.
 struct Source {
   const char* recipe;
   const char* manager;
-  const char* amax;  // its field
-  std::vector<ResultOf> results;
-  std::vector<ResultOf> of_blocks = {};  // of the records in "blocks"
-  bool is_block = false;                 // amax is of a block
-  std::vector<OptionOf> options = {};
-  std::vector<FormatOf> formats = {};
-  const char* fmt_option = nullptr;  // null: the format is no option
-  ScalerOptions fixed = {};          // other options
-  const char* state = nullptr;       // a state dict; OLD is the field "old"
+  const char* amax;  // its field; of a block if it begins with "block "
+  const char* results;
+  const char* options = "";  // a field that ends with * is a float32
+  // Values of the field "fmt" as those of an option; a gradient's end with '.
+  const char* formats = "";
+  const char* fmt_option = "";  // "": the format is no option
+  const char* of_blocks = "";   // results of the records in "blocks"
+  const char* fixed = "{}";     // other options, JSON
+  const char* state = nullptr;  // a state dict; OLD is the field "old"
 };
 
 const std::vector<Source>& sources() {
-  const std::vector<FormatOf> hybrid = {{"e4m3", "HYBRID"},
-                                        {"e5m2", "HYBRID", 1}};
+  const char* hybrid = "e4m3:HYBRID e5m2':HYBRID";
   const char* format = "fp8_format";
-  const std::vector<ResultOf> both = {{"scale", Result::scale},
-                                      {"scale_inv", Result::scale_inv}};
-  const std::vector<ResultOf> nvfp4 = {{"e4m3", Result::code},
-                                       {"factor", Result::scale}};
+  const char* nvfp4 = "e4m3:code factor:scale";
   static const std::vector<Source> table = {
-      {"te.DelayedScaling",
-       "te.DelayedScaling",
-       "amax_per_rank",
-       {{"reduced", Result::reduced},
-        {"scale", Result::scale},
-        {"scale_inv", Result::scale_inv},
-        {"history", Result::history}},
-       {},
-       false,
-       {{"fused", "fused"},
-        {"amax_history_len", "amax_history_len"},
-        {"amax_compute_algo", "amax_compute_algo"},
-        {"margin", "margin"}},
-       hybrid,
+      {"te.DelayedScaling", "te.DelayedScaling", "amax_per_rank",
+       "reduced scale scale_inv history",
+       "fused amax_history_len amax_compute_algo margin", hybrid, format},
+      {"te.Float8CurrentScaling", "te.Float8CurrentScaling", "amax",
+       "scale scale_inv", "pow2:use_power_2_scales eps*:amax_epsilon", hybrid,
        format},
-      {"te.Float8CurrentScaling",
-       "te.Float8CurrentScaling",
-       "amax",
-       both,
-       {},
-       false,
-       {{"pow2", "use_power_2_scales"}, {"eps", "amax_epsilon", true}},
-       hybrid,
+      {"te.Float8BlockScaling", "te.Float8BlockScaling", "block amax",
+       "scale scale_inv", "input:input_dtype pow2:power_2_scale", hybrid,
        format},
-      {"te.Float8BlockScaling",
-       "te.Float8BlockScaling",
-       "amax",
-       both,
-       {},
-       true,
-       {{"input", "input_dtype"}, {"pow2", "power_2_scale"}},
-       hybrid,
-       format},
-      {"te.MXFP8BlockScaling",
-       "te.MXFP8BlockScaling",
-       "amax",
-       {{"e8m0", Result::code}, {"factor", Result::scale}},
-       {},
-       true,
-       {},
-       hybrid,
-       format},
-      {"te.NVFP4BlockScaling",
-       "te.NVFP4BlockScaling",
-       "global_amax",
-       {{"s_enc", Result::scale}},
-       nvfp4},
-      {"torchao.float8",
-       "torchao.float8.tensorwise",
-       "amax",
-       {{"scale", Result::scale}},
-       {},
-       false,
-       {},
-       {{"e4m3", ""}, {"e5m2", "", 1}}},
-      {"torchao.mx",
-       "torchao.mx",
-       "amax",
-       {{"e8m0", Result::code}},
-       {},
-       true,
-       {{"mode", "scaling_mode"}},
-       {{"e4m3", "float8_e4m3fn"},
-        {"e5m2", "float8_e5m2"},
-        {"e2m3", "float6_e2m3"},
-        {"e3m2", "float6_e3m2"},
-        {"e2m1", "float4_e2m1fn_x2"}},
+      {"te.MXFP8BlockScaling", "te.MXFP8BlockScaling", "block amax",
+       "e8m0:code factor:scale", "", hybrid, format},
+      {"te.NVFP4BlockScaling", "te.NVFP4BlockScaling", "global_amax",
+       "s_enc:scale", "", "", "", nvfp4},
+      {"torchao.float8", "torchao.float8.tensorwise", "amax", "scale", "",
+       "e4m3 e5m2'"},
+      {"torchao.mx", "torchao.mx", "block amax", "e8m0:code",
+       "mode:scaling_mode",
+       "e4m3:float8_e4m3fn e5m2:float8_e5m2 e2m3:float6_e2m3 "
+       "e3m2:float6_e3m2 e2m1:float4_e2m1fn_x2",
        "elem_dtype"},
-      {"torchao.nvfp4",
-       "torchao.nvfp4",
-       "tensor_amax",
-       {{"per_tensor_scale", Result::scale_inv}},
-       nvfp4},
-      {"torchao.nvfp4",
-       "torchao.nvfp4",
-       "tensor_amax",
-       {},
-       {{"single_e4m3", Result::code}, {"single_factor", Result::scale}},
-       false,
-       {},
-       {},
-       nullptr,
-       {{"use_per_tensor_scale", false}}},
-      {"microxcaling",
-       "microxcaling",
-       "amax",
-       {{"shared_exp", Result::exponent}},
-       {},
-       true,
-       {},
-       {{"e4m3", "fp8_e4m3"},
-        {"e5m2", "fp8_e5m2"},
-        {"e2m3", "fp6_e2m3"},
-        {"e3m2", "fp6_e3m2"},
-        {"e2m1", "fp4_e2m1"},
-        {"int8", "int8"}},
+      {"torchao.nvfp4", "torchao.nvfp4", "tensor_amax",
+       "per_tensor_scale:scale_inv", "", "", "", nvfp4},
+      {"torchao.nvfp4", "torchao.nvfp4", "tensor_amax", "", "", "", "",
+       "single_e4m3:code single_factor:scale",
+       R"({"use_per_tensor_scale":false})"},
+      {"microxcaling", "microxcaling", "block amax", "shared_exp:exponent", "",
+       "e4m3:fp8_e4m3 e5m2:fp8_e5m2 e2m3:fp6_e2m3 e3m2:fp6_e3m2 "
+       "e2m1:fp4_e2m1 int8:int8",
        "elem_format"},
-      {"msamp.ScalingMeta",
-       "msamp",
-       "amax",
-       {{"scale", Result::scale}},
-       {},
-       false,
-       {},
-       {{"e4m3", "kfloat8_e4m3"},
-        {"e5m2", "kfloat8_e5m2"},
-        {"float16", "kfloat16"}},
-       "qtype",
-       {{"window_size", std::int64_t{1}}},
+      {"msamp.ScalingMeta", "msamp", "amax", "scale", "",
+       "e4m3:kfloat8_e4m3 e5m2:kfloat8_e5m2 float16:kfloat16", "qtype", "",
+       R"({"window_size":1})",
        R"({"input":{"scales":[OLD],"amaxs":[[0]],"amax_counters":[0]},)"
        R"("ograd":{"scales":[1],"amaxs":[[0]],"amax_counters":[0]}})"},
-      {"mindspeed.delayed",
-       "mindspeed.delayed",
-       "amax",
-       {{"inverse_scale", Result::scale_inv}},
-       {},
-       false,
-       {{"margin", "fp8_margin"}},
-       {{"e4m3", "hybrid"},
-        {"e5m2", "hybrid", 1},
-        {"hif8_inputs_weights", "hif8"},
-        {"hif8_grads", "hif8", 1}},
+      {"mindspeed.delayed", "mindspeed.delayed", "amax",
+       "inverse_scale:scale_inv", "margin:fp8_margin",
+       "e4m3:hybrid e5m2':hybrid hif8_inputs_weights:hif8 hif8_grads':hif8",
        format},
-      {"modelopt", "modelopt.fp8", "amax", {{"fp8_scale", Result::scale}}},
-      {"modelopt",
-       "modelopt.mxfp8",
-       "amax",
-       {{"mxfp8_e8m0", Result::code}},
-       {},
-       true},
-      {"optimizer_state",
-       "te.FusedAdam",
-       "absmax",
-       {{"te_float8_scale", Result::scale_inv},
-        {"te_float8_factor", Result::scale}}},
-      {"optimizer_state",
-       "te.FusedAdam",
-       "absmax",
-       {{"te_float16_scale", Result::scale_inv},
-        {"te_float16_factor", Result::scale}},
-       {},
-       false,
-       {},
-       {},
-       nullptr,
-       {{"exp_avg_dtype", std::string("float16")}}},
-      {"optimizer_state",
-       "torchao.AdamWFp8",
-       "absmax",
-       {{"torchao_float8_scale", Result::scale_inv}}}};
+      {"modelopt", "modelopt.fp8", "amax", "fp8_scale:scale"},
+      {"modelopt", "modelopt.mxfp8", "block amax", "mxfp8_e8m0:code"},
+      {"optimizer_state", "te.FusedAdam", "absmax",
+       "te_float8_scale:scale_inv te_float8_factor:scale"},
+      {"optimizer_state", "te.FusedAdam", "absmax",
+       "te_float16_scale:scale_inv te_float16_factor:scale", "", "", "", "",
+       R"({"exp_avg_dtype":"float16"})"},
+      {"optimizer_state", "torchao.AdamWFp8", "absmax",
+       "torchao_float8_scale:scale_inv"}};
   return table;
+}
+
+// Pair is a word of a list. is_marked() returns whether the field ends with a
+// mark, and removes it.
+struct Pair {
+  std::string field, name;
+
+  bool is_marked(char mark) {
+    const bool found = field.back() == mark;
+    if (found) field.pop_back();
+    return found;
+  }
+};
+std::vector<Pair> pairs_of(const char* list) {
+  std::vector<Pair> pairs;
+  std::istringstream words(list);
+  for (std::string word; words >> word;) {
+    const std::size_t colon = std::min(word.find(':'), word.size());
+    const bool has_name = colon != word.size();
+    pairs.push_back(
+        {word.substr(0, colon), has_name ? word.substr(colon + 1) : word});
+  }
+  return pairs;
 }
 
 std::string hex(float value) {
@@ -226,26 +126,29 @@ bool is_float(const Json& json) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-ScalerValue read_option(const OptionOf& option, const Json& record) {
-  const Json& value = json_member(record, option.field);
-  if (option.is_float) {
-    return static_cast<double>(read_float(option.field, value));
-  }
+ScalerValue read_option(Pair option, const Json& record) {
+  const bool is_number = option.is_marked('*');
+  const char* const field = option.field.c_str();
+  const Json& value = json_member(record, field);
+  if (is_number) return static_cast<double>(read_float(field, value));
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) return value.get<std::int64_t>();
-  refuse_json(option.field, value, "a text, a boolean or an integer");
+  refuse_json(field, value, "a text, a boolean or an integer");
 }
 
 // Player is the managers of the ranks of one record.
 class Player {
  public:
   Player(const Source& source, const Json& record) : source_(source) {
-    options_ = source.fixed;
-    for (const OptionOf& option : source.options) {
-      options_[option.option] = read_option(option, record);
+    constexpr char kOfBlock[] = "block ";
+    is_block_ = std::strncmp(source.amax, kOfBlock, std::strlen(kOfBlock)) == 0;
+    amax_ = source.amax + (is_block_ ? std::strlen(kOfBlock) : 0);
+    options_ = scaler_options_from_json(source.fixed);
+    for (const Pair& option : pairs_of(source.options)) {
+      options_[option.name] = read_option(option, record);
     }
-    if (!source.formats.empty()) read_format(record);
+    if (*source.formats != '\0') read_format(record);
     if (source.state == nullptr) return;
     const float old = read_float("old", json_member(record, "old"));
     state_ = source.state;
@@ -268,7 +171,7 @@ class Player {
     }
     const ScaleManager& own = ranks_.front();
     BlockScale scale;
-    if (source_.is_block) {
+    if (is_block_) {
       scale = own.block_scale(tensor_, amax.front());
     } else {
       for (ScaleManager& rank : ranks_) {
@@ -277,17 +180,17 @@ class Player {
       }
       scale = {own.scale(tensor_), own.scale_inv(tensor_)};
     }
-    for (const ResultOf& result : source_.results) {
-      set(record, result.field, value_of(result.result, scale, reduced));
+    for (const Pair& result : pairs_of(source_.results)) {
+      set(record, result.field, value_of(result.name, scale, reduced));
     }
-    if (source_.of_blocks.empty()) return;
+    if (*source_.of_blocks == '\0') return;
     Json& blocks = record["blocks"];
     if (!blocks.is_array()) refuse_json("blocks", blocks, "a list");
     for (Json& block : blocks) {
       const float of_block = read_float("amax", json_member(block, "amax"));
-      for (const ResultOf& result : source_.of_blocks) {
+      for (const Pair& result : pairs_of(source_.of_blocks)) {
         set(block, result.field,
-            value_of(result.result, own.block_scale(tensor_, of_block), 0));
+            value_of(result.name, own.block_scale(tensor_, of_block), 0));
       }
     }
   }
@@ -295,11 +198,12 @@ class Player {
  private:
   void read_format(const Json& record) {
     const Json& name = json_member(record, "fmt");
-    for (const FormatOf& format : source_.formats) {
-      if (name != format.fmt) continue;
-      tensor_ = format.tensor;
-      if (source_.fmt_option != nullptr) {
-        options_[source_.fmt_option] = std::string(format.value);
+    for (Pair format : pairs_of(source_.formats)) {
+      const bool is_gradient = format.is_marked('\'');
+      if (name != format.field) continue;
+      tensor_ = is_gradient ? 1 : 0;
+      if (*source_.fmt_option != '\0') {
+        options_[source_.fmt_option] = format.name;
       }
       return;
     }
@@ -307,41 +211,37 @@ class Player {
   }
 
   std::vector<float> amax_of(const Json& record) const {
-    const Json& json = json_member(record, source_.amax);
-    if (!json.is_array()) return {read_float(source_.amax, json)};
+    const Json& json = json_member(record, amax_);
+    if (!json.is_array()) return {read_float(amax_, json)};
     std::vector<float> amax;
     for (const Json& rank : json) {
-      amax.push_back(read_float(source_.amax, rank));
+      amax.push_back(read_float(amax_, rank));
     }
-    if (amax.empty()) refuse_json(source_.amax, json, "at least one rank");
+    if (amax.empty()) refuse_json(amax_, json, "at least one rank");
     if (!ranks_.empty() && amax.size() != ranks_.size()) {
-      refuse_json(source_.amax, json, "as many ranks as in the first step");
+      refuse_json(amax_, json, "as many ranks as in the first step");
     }
     return amax;
   }
 
-  Json value_of(Result result, const BlockScale& scale, float reduced) const {
-    switch (result) {
-      case Result::scale:
-        return hex(scale.scale);
-      case Result::scale_inv:
-        return hex(scale.scale_inv);
-      case Result::code:
-        return fmt::format("{:02x}", scale.code);
-      case Result::exponent:
-        return scale.code == 0xff ? Json() : Json(scale.code - 127);
-      case Result::reduced:
-        return hex(reduced);
-      case Result::history:
-        break;
+  Json value_of(const std::string& result, const BlockScale& scale,
+                float reduced) const {
+    if (result == "scale") return hex(scale.scale);
+    if (result == "scale_inv") return hex(scale.scale_inv);
+    if (result == "code") return fmt::format("{:02x}", scale.code);
+    if (result == "reduced") return hex(reduced);
+    if (result == "exponent") {
+      return scale.code == 0xff ? Json() : Json(scale.code - 127);
     }
-    std::string all;
-    for (const float amax : ranks_.front().history(tensor_)) all += hex(amax);
-    return all;
+    std::string history;
+    for (const float amax : ranks_.front().history(tensor_)) {
+      history += hex(amax);
+    }
+    return history;
   }
 
   // set() keeps a nan of the record if ours is nan, too.
-  static void set(Json& record, const char* field, Json value) {
+  static void set(Json& record, const std::string& field, Json value) {
     Json& there = record[field];
     const auto is_nan = [](const Json& json) {
       return is_float(json) && std::isnan(read_float("", json));
@@ -350,6 +250,8 @@ class Player {
   }
 
   const Source& source_;
+  const char* amax_;
+  bool is_block_;
   ScalerOptions options_;
   std::string state_;
   std::size_t tensor_ = 0;
@@ -357,13 +259,15 @@ class Player {
 };
 
 // check_results() throws Failure if a record lacks a result.
-void check_results(const std::vector<ResultOf>& results, const Json& record) {
-  for (const ResultOf& result : results) json_member(record, result.field);
+void check_results(const char* results, const Json& record) {
+  for (const Pair& result : pairs_of(results)) {
+    json_member(record, result.field);
+  }
 }
 
 void check_record(const Source& source, const Json& record) {
   check_results(source.results, record);
-  if (source.of_blocks.empty()) return;
+  if (*source.of_blocks == '\0') return;
   for (const Json& block : json_member(record, "blocks")) {
     check_results(source.of_blocks, block);
   }
