@@ -183,7 +183,10 @@ void add_checked(const Options& options, const std::string& source,
   user.erase(std::remove_if(user.begin(), user.end(), is_unfit), user.end());
   const std::string checked = temporary_file(".o");
   const std::string assembly = temporary_file(".s");
-  user.insert(user.end(), {"-S", "-fno-lto"});
+  // The bounds of local arrays are read from this: emulator/check/locals.cpp.
+  user.insert(user.end(), {"-S", "-fno-lto", "-g2", "-gdwarf-4",
+                           "-gno-split-dwarf", "-gno-strict-dwarf"});
+  if (!options.debug) user.push_back("-fno-var-tracking");
   // The plugin (loops.cpp) makes check mode faster. A gcc of another version
   // than that for which it was built refuses it.
   const std::string plugin = places().library + "/swamp/sunway/swcc_loops.so";

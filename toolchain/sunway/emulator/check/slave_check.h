@@ -190,6 +190,9 @@ class SlaveCheck final : public SlaveObserver {
   // may_read_main() returns whether a read of main memory is known to break no
   // rule. It can still conflict with accesses of others.
   bool may_read_main(std::uintptr_t begin, std::size_t bytes) const;
+  // check_set() reports a read of main memory that nobody wrote, or of LDM that
+  // was filled with such.
+  void check_set(std::uintptr_t begin, std::size_t bytes, const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
