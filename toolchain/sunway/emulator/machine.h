@@ -138,7 +138,9 @@ struct Slave {
   pthread_t thread = {};
   sem_t start = {};
   sem_t ready = {};
-  Counters counters;                           // of this launch
+  Counters counters;  // of this launch
+  // SWAMP_PREDICT=lines: what was counted up to each place, and not above.
+  std::map<const void*, Counters> places;
   std::atomic<std::uint64_t> rma_received{0};  // cycles, of this launch
   // The reply word of the last get, if it was not waited for, and its value
   // then.

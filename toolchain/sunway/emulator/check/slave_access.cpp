@@ -26,6 +26,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
                       const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (lines_) charge(pc);
   before_access(address);
   take_turn(slave_);
   const bool waits = progress_.read(begin, pc, is_volatile) && is_volatile;
@@ -162,6 +163,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                        const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (lines_) charge(pc);
   before_access(address);
   if (!slave_.in_ldm(address, bytes)) let_others_store();
   resume();

@@ -35,10 +35,12 @@ SlaveCheck::SlaveCheck(Slave& slave)
       stack_(slave, fast_),
       progress_(slave),
       direct_(slave, clock_),
-      reports_main_(settings().main_access) {}
+      reports_main_(settings().main_access),
+      lines_(settings().lines) {}
 
 void SlaveCheck::begin_call(const void* pc) {
   slave_.last_pc = pc;
+  if (lines_) charge(pc);
   if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   progress_.begin_call();
   direct_.log_write();
