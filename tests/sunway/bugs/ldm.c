@@ -67,6 +67,31 @@ void kernel(args_t* from) {
 }
 #endif
 
+#if defined BUG_local_end || defined BUG_local_of_caller
+static __attribute__((noinline)) void get_into(double* to) {
+  /* BUG local_of_caller: ldm-range */
+  athread_dma_get(to, args.in + _PEN * kPart, sizeof part);
+}
+
+void kernel(args_t* from) {
+#ifdef RIGHT
+  double local[kPart];
+#else
+  double local[kPart - 8];
+#endif
+  double* all = local;
+  get_args(from);
+#ifdef BUG_local_end
+  /* BUG local_end: ldm-range */
+  athread_dma_get(local, args.in + _PEN * kPart, sizeof part);
+#else
+  get_into(local);
+#endif
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * all[i] + 1;
+  put_part();
+}
+#endif
+
 #ifdef BUG_stack_overflow
 void kernel(args_t* from) {
 #ifdef RIGHT
@@ -189,7 +214,7 @@ void kernel(args_t* from) {
 #endif
 
 #if defined BUG_uninitialised_part || defined BUG_uninitialised_end || \
-    defined BUG_uninitialised_rma
+    defined BUG_uninitialised_rest || defined BUG_uninitialised_rma
 __thread_local double others[kPart];
 __thread_local crts_rply_t came;
 
@@ -208,6 +233,8 @@ void kernel(args_t* from) {
 #ifndef RIGHT
 #ifdef BUG_uninitialised_end
   begin = 2;
+#elif defined BUG_uninitialised_rest
+  end = kPart - 2;
 #else
   end = kPart / 2;
 #endif
@@ -223,6 +250,7 @@ void kernel(args_t* from) {
 #else
   /* BUG uninitialised_part: uninitialised */
   /* BUG uninitialised_end: uninitialised */
+  /* BUG uninitialised_rest: uninitialised */
   athread_dma_put(args.out + _PEN * kPart, local, sizeof part);
 #endif
   /* What the compiler puts between members may be unwritten. */

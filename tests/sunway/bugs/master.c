@@ -100,14 +100,34 @@ int main(void) {
   return finish();
 }
 
-#elif defined BUG_main_range_heap
+#elif defined BUG_unset_block || defined BUG_unset_direct
 int main(void) {
   begin();
   double* mine = (double*)malloc(kCount * sizeof(double));
 #ifdef RIGHT
-  double* copy = (double*)malloc(kCount * sizeof(double));
+  memcpy(mine, in, kCount * sizeof(double));
+#endif
+  args_t args = {mine, out, flag};
+  athread_spawn(kernel, &args);
+  athread_join();
+  free(mine);
+  return finish();
+}
+
+#elif defined BUG_main_range_heap || defined BUG_main_range_local
+#ifdef RIGHT
+enum { kCopy = kCount };
 #else
-  double* copy = (double*)malloc((kCount - 8) * sizeof(double));
+enum { kCopy = kCount - 8 };
+#endif
+
+int main(void) {
+  begin();
+  double* mine = (double*)malloc(kCount * sizeof(double));
+#ifdef BUG_main_range_heap
+  double* copy = (double*)malloc(kCopy * sizeof(double));
+#else
+  double copy[kCopy];
 #endif
   memcpy(mine, in, kCount * sizeof(double));
   args_t args = {mine, copy, flag};
@@ -116,7 +136,9 @@ int main(void) {
   memcpy(out, copy, (kCount - 8) * sizeof(double));
   for (int i = kCount - 8; i < kCount; ++i) out[i] = 2.0 * i + 1;
   free(mine);
+#ifdef BUG_main_range_heap
   free(copy);
+#endif
   return finish();
 }
 

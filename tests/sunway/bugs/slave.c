@@ -21,6 +21,22 @@ void kernel(args_t* array) {
   /* BUG array_read: overlap */
   athread_dma_put(mine, part, sizeof part);
 }
+#elif defined BUG_unset_block || defined BUG_unset_direct
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  const double* first = args.in + _PEN * kPart;
+  for (int i = 0; i < kPart; ++i) {
+#ifdef BUG_unset_block
+    /* BUG unset_block: uninitialised */
+    part[i] = 2 * part[i] + 1;
+#else
+    /* BUG unset_direct: uninitialised */
+    part[i] = 2 * first[i] + 1;
+#endif
+  }
+  put_part();
+}
 #else
 /* A kernel without a bug of its own. */
 void kernel(args_t* from) {
@@ -32,6 +48,7 @@ void kernel(args_t* from) {
   athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
   compute();
   /* BUG main_range_heap: main-range */
+  /* BUG main_range_local: main-range */
   /* BUG master_reads: overlap */
   /* BUG master_copies: overlap */
   /* BUG master_reads_late: overlap */

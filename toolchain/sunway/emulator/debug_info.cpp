@@ -35,17 +35,6 @@ struct Variables {
   bool unseen_clock = false;
 };
 
-std::uintptr_t program_base() {
-  std::uintptr_t base = 0;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* out) {
-        *static_cast<std::uintptr_t*>(out) = info->dlpi_addr;
-        return 1;
-      },
-      &base);
-  return base;
-}
-
 std::string plain(const char* name) {
   std::string text = name;
   if (text.rfind("_Z", 0) == 0) {  // otherwise "b" would become "bool"
@@ -65,8 +54,7 @@ std::string plain(const char* name) {
 
 Variables read_variables() {
   Variables all;
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string image((std::istreambuf_iterator<char>(file)), {});
+  const std::string image = program_image();
   if (image.size() < sizeof(Elf64_Ehdr)) return all;
   const auto* header = reinterpret_cast<const Elf64_Ehdr*>(image.data());
   const auto* sections =
@@ -140,6 +128,22 @@ std::string from_here(const char* file) {
 }
 
 }  // namespace
+
+std::uintptr_t program_base() {
+  std::uintptr_t base = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        *static_cast<std::uintptr_t*>(out) = info->dlpi_addr;
+        return 1;
+      },
+      &base);
+  return base;
+}
+
+std::string program_image() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 Location locate(const void* pc) {
   static std::mutex mutex;

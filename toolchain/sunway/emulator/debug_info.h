@@ -9,6 +9,11 @@
 
 namespace swamp::sunway {
 
+// program_image() returns the program's file, which is loaded at
+// program_base().
+std::string program_image();
+std::uintptr_t program_base();
+
 struct Location {
   std::string file;
   int line;

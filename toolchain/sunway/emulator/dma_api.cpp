@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/polls.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
@@ -85,6 +86,7 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
       }
     }
     sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
+    sunway::end_nap(other);
   });
   sunway::notify_receivers();
   return 0;

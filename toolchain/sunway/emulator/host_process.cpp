@@ -159,7 +159,13 @@ Settings read_environment() {
       number("SWAMP_SLAVES_PER_GROUP",
              static_cast<std::uint64_t>(all.slaves_per_group), 1, 64));
   all.ldm_bytes = number("SWAMP_LDM_BYTES", all.ldm_bytes, 1024, 1u << 20);
-  all.predict = flag("SWAMP_PREDICT");
+  const char* predict = value_of("SWAMP_PREDICT");
+  all.lines = predict != nullptr && std::strcmp(predict, "lines") == 0;
+  if (all.lines && !all.check) {
+    refuse("SWAMP_PREDICT", predict,
+           "transfer mode check, which counts what each line does");
+  }
+  all.predict = all.lines || flag("SWAMP_PREDICT");
   all.halt = flag("SWAMP_CHECK_HALT");
   all.main_access = flag("SWAMP_CHECK_MAIN_ACCESS");
   all.seed = number("SWAMP_CHECK_SEED", 0, 0, kMostSeed);

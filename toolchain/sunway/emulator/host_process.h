@@ -75,7 +75,8 @@ struct Settings {
   std::size_t ldm_bytes = 256 * 1024;
   std::string machine = "sw26010pro";
   bool check = false;        // SWAMP_TRANSFER=check
-  bool predict = false;      // SWAMP_PREDICT=1
+  bool predict = false;      // SWAMP_PREDICT=1 or lines
+  bool lines = false;        // SWAMP_PREDICT=lines
   bool halt = false;         // SWAMP_CHECK_HALT=1: end at the first report
   bool main_access = false;  // SWAMP_CHECK_MAIN_ACCESS=1
   std::uint64_t seed = 0;    // SWAMP_CHECK_SEED: the order of the slaves

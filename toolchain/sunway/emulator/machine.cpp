@@ -19,6 +19,7 @@
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/ldm.h"
+#include "toolchain/sunway/emulator/polls.h"
 #include "toolchain/sunway/emulator/prediction.h"
 #include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
@@ -128,6 +129,7 @@ void* serve(void* argument) {
   slave.statics = program_tls().here;
   if (slave.observer) slave.observer->thread_begins();
   have_signal_stack();
+  if (!settings().check) watch_polls();
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);

@@ -138,7 +138,9 @@ struct Slave {
   pthread_t thread = {};
   sem_t start = {};
   sem_t ready = {};
-  Counters counters;                           // of this launch
+  Counters counters;  // of this launch
+  // SWAMP_PREDICT=lines: what was counted up to each place, and not above.
+  std::map<const void*, Counters> places;
   std::atomic<std::uint64_t> rma_received{0};  // cycles, of this launch
   // The reply word of the last get, if it was not waited for, and its value
   // then.
@@ -151,6 +153,9 @@ struct Slave {
                               // that it or others have to wait for
   int gave_way = 0;           // check mode: at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
+  // Mode copy: see polls.h.
+  std::atomic<unsigned> arrivals{0};
+  std::atomic<bool> naps{false};
   // Written under the machine's mutex.
   std::atomic<SlaveState> state{SlaveState::idle};
   std::unique_ptr<SlaveObserver> observer;  // in check mode
@@ -242,8 +247,9 @@ class Machine {
   // launch_pending is true until then.
   Slave* turn = nullptr;
   bool launch_pending = false;
-  int live = 0;
-  pid_t process = 0;       // a child of fork() has a copy, but no slaves
+  std::atomic<int> live{0};
+  std::atomic<int> waiting{0};  // mode copy: of the live ones
+  pid_t process = 0;            // a child of fork() has a copy, but no slaves
   bool is_replay = false;  // a child that runs a launch again: check/replay.h
   pid_t exiting = 0;  // the thread that ends the process: see stop_slaves()
   Order order;

@@ -27,6 +27,21 @@ std::map<SlaveFunction, Kernel>& kernels() {
   return *all;
 }
 
+// SWAMP_PREDICT=lines: what all slaves did in each line.
+std::map<std::string, Counters>& lines() {
+  static auto* const all = new std::map<std::string, Counters>;
+  return *all;
+}
+
+void add_lines(Slave& slave) {
+  for (const auto& [pc, counters] : slave.places) {
+    const Location at = locate(pc);
+    lines()[at.file + ":" + std::to_string(at.line)].add(counters);
+    slave.counters.add(counters);
+  }
+  slave.places.clear();
+}
+
 bool prints_ldm() {
   return settings().predict || !settings().trace_file.empty();
 }
@@ -152,6 +167,51 @@ void print_bound(const std::string& name, const Kernel& kernel) {
   print_line(line);
 }
 
+// print_lines() prints the lines that take most of the slaves' time if nothing
+// overlaps.
+void print_lines(std::size_t slaves) {
+  constexpr std::size_t kMost = 10;
+  struct Line {
+    double dma, rma, scalar;
+    const std::string* place;
+    const Counters* counters;
+    double sum() const { return dma + rma + scalar; }
+  };
+  std::vector<Line> all;
+  double sum = 0;
+  for (const auto& [place, c] : lines()) {
+    all.push_back({static_cast<double>(c.get_latency + c.put_latency +
+                                       (c.direct_loads + c.direct_stores) *
+                                           predict::kDirectCycles),
+                   static_cast<double>(c.rma_latency),
+                   static_cast<double>(c.flops) * predict::kScalarFlop +
+                       static_cast<double>(Sums::ldm_accesses(c)) *
+                           predict::kScalarAccess,
+                   &place, &c});
+    sum += all.back().sum();
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Line& a, const Line& b) {
+    return a.sum() > b.sum();
+  });
+  const auto mean = [&](double cycles) {
+    return in_us(cycles) / static_cast<double>(slaves);
+  };
+  for (std::size_t i = 0; i < std::min(kMost, all.size()); ++i) {
+    const Line& line = all[i];
+    if (line.sum() == 0) break;
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  ": %.1f %% of a slave's %.3f us if nothing overlaps: DMA and "
+                  "direct access %.3f us, RMA %.3f us, scalar code %.3f us "
+                  "(%llu accesses of LDM and %llu flop of all slaves)",
+                  100 * line.sum() / sum, mean(sum), mean(line.dma),
+                  mean(line.rma), mean(line.scalar),
+                  number(Sums::ldm_accesses(*line.counters)),
+                  number(line.counters->flops));
+    print_line("swamp: predict: " + *line.place + text);
+  }
+}
+
 void print_ldm(const std::string& name, const Kernel& kernel) {
   const Machine& all = machine();
   const std::size_t sum = all.static_bytes + kernel.heap + kernel.stack;
@@ -191,6 +251,7 @@ void end_part(Slave& slave) {
   if (slave.observer) {
     kernel.stack = std::max(kernel.stack, slave.observer->stack_bytes());
   }
+  add_lines(slave);
   slave.counters.rma_latency += slave.rma_received;
   kernel.slaves[&slave].add(slave.counters);
 }
@@ -214,6 +275,7 @@ void print_prediction() {
       const auto i = static_cast<std::size_t>(group);
       print_group(i, sums, machine().groups[i].spawns);
     }
+    print_lines(slaves.size());
   }
   for (const auto& [function, kernel] : kernels()) {
     const std::string name =

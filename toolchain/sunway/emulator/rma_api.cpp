@@ -8,6 +8,7 @@
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/polls.h"
 #include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"
@@ -68,6 +69,7 @@ void send(Slave& slave, Slave& other, const Rma& rma) {
                              rma.call, rma.pc);
   }
   reply(other, slave, rma.remote_reply);
+  sunway::end_nap(other);
 }
 
 bool start(Slave& slave, const Slave& other, const Rma& rma, bool sends) {
@@ -129,6 +131,7 @@ int get(const Rma& rma, int id, bool wait) {
     slave.observer->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
   }
   reply(other, slave, rma.remote_reply);
+  sunway::end_nap(other);
   sunway::notify_receivers();
   return 0;
 }

@@ -199,7 +199,9 @@ void block(Slave& slave, const Wait& wait, Lock& lock) {
     pass_turn();
   }
   require_progress();
+  ++all.waiting;
   slave.wake.wait(lock, may_run);
+  --all.waiting;
   slave.wait = nullptr;
   slave.state = SlaveState::running;
 }

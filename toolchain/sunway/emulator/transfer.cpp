@@ -95,7 +95,9 @@ constexpr unsigned long kMostPerLaunch = 300000000;
 
 // can_run() returns whether a slave may still do something before it waits.
 bool can_run(const Slave& slave) {
-  if (!slave.live() || slave.state == SlaveState::sending) return false;
+  if (!slave.live() || slave.state == SlaveState::sending || slave.naps) {
+    return false;
+  }
   return slave.wait == nullptr || slave.wait->ready();
 }
 

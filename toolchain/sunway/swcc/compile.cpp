@@ -146,15 +146,25 @@ bool is_sanitized(const Options& options) {
                      });
 }
 
-// spawns() returns whether the object calls a function that starts slaves.
-bool spawns(const std::string& object) {
+// calls_any() returns whether the object calls a function whose name begins
+// with one of these.
+bool calls_any(const std::string& object, const Words& begins) {
   const std::string image = read_file(object);
   if (!ElfObject::is_one(image)) return false;
   const std::set<std::string> needed = ElfObject(image).undefined();
-  return std::any_of(needed.begin(), needed.end(), [](const std::string& name) {
-    return name.rfind("__real_athread_", 0) == 0 || name == "athread_spawn_" ||
-           name == "athread_create_";
-  });
+  return std::any_of(needed.begin(), needed.end(),
+                     [&](const std::string& name) {
+                       return std::any_of(begins.begin(), begins.end(),
+                                          [&](const std::string& begin) {
+                                            return name.rfind(begin, 0) == 0;
+                                          });
+                     });
+}
+
+// spawns() returns whether the object calls a function that starts slaves.
+bool spawns(const std::string& object) {
+  return calls_any(object,
+                   {"__real_athread_", "athread_spawn_", "athread_create_"});
 }
 
 // add_checked() compiles a source a second time, with a call for every load and
@@ -183,7 +193,10 @@ void add_checked(const Options& options, const std::string& source,
   user.erase(std::remove_if(user.begin(), user.end(), is_unfit), user.end());
   const std::string checked = temporary_file(".o");
   const std::string assembly = temporary_file(".s");
-  user.insert(user.end(), {"-S", "-fno-lto"});
+  // The bounds of local arrays are read from this: emulator/check/locals.cpp.
+  user.insert(user.end(), {"-S", "-fno-lto", "-g2", "-gdwarf-4",
+                           "-gno-split-dwarf", "-gno-strict-dwarf"});
+  if (!options.debug) user.push_back("-fno-var-tracking");
   // The plugin (loops.cpp) makes check mode faster. A gcc of another version
   // than that for which it was built refuses it.
   const std::string plugin = places().library + "/swamp/sunway/swcc_loops.so";
@@ -412,6 +425,13 @@ void compile_one(const Options& options, const std::string& source,
       fail(source +
            ": computes an address in another slave's LDM (1L << 45), which is "
            "not emulated: use CRTS_rma_get or CRTS_rma_put");
+    }
+    if (calls_any(output, {"GOMP_", "omp_"})) {
+      remove_on_failure(output);
+      fail(source +
+           ": OpenMP in slave code (parallel, target, omp_get_thread_num()) is "
+           "not emulated: spawn the loop with athread_spawn, and divide it by "
+           "_PEN");
     }
   } else if (is_sanitized(options) || !spawns(output)) {
     return;

@@ -6,4 +6,6 @@ struct Node {
 struct Result {
   Node* nodes;
   long sum;
+  int* line;  // 32 numbers, one of which a slave sets
+  int* zeros;
 };

@@ -50,7 +50,8 @@ void meet(void* unused) {
   CRTS_scoll_alltoall_inplace(pieces, sizeof(int), 0, 0);
   for (int i = 0; i < 64; ++i) wrong += pieces[i] != 100 * i + _PEN;
   CRTS_smutex_lock_2spc();
-  wrong += CRTS_rank != 0 || CRTS_size != 1 || CRTS_node_tsize != 64;
+  wrong += CRTS_rank != 0 || CRTS_size != 1 || CRTS_node_rank != 0 ||
+           CRTS_node_size != 1 || CRTS_jobid != 0 || CRTS_node_tsize != 64;
   CRTS_smutex_unlock_2spc();
   wrong += CRTS_smng_get_tid_from_spc(CRTS_spc_tid) != _PEN;
   wrong += CRTS_stime_cycle() == begin;

@@ -32,3 +32,19 @@ void chain(int (*got)[2]) {
   }
   CRTS_dma_put(got[_PEN], line, sizeof line);
 }
+
+__thread_local int token, next;
+__thread_local volatile crts_rply_t passed, arrived;
+
+/* All slaves but one poll. */
+void ring(int (*got)[2]) {
+  token = passed = arrived = 0;
+  CRTS_ssync_array();
+  while (arrived < (_PEN != 0)) {
+  }
+  next = token + 1;
+  CRTS_rma_iput(&next, &passed, sizeof next, (_PEN + 1) % 64, &token, &arrived);
+  while (passed < 1 || arrived < 1) {
+  }
+  CRTS_dma_put(&got[_PEN][1], &token, sizeof token);
+}

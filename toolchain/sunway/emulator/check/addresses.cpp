@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "toolchain/sunway/emulator/check/locals.h"
 #include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
@@ -195,6 +196,13 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
     }
   }
   if (ldm_owner(address) != nullptr) return "is in LDM, not in main memory";
+  const Local local = find_masters_local(address, bytes);
+  const std::size_t end = local.begin + local.bytes;
+  if (local.bytes != 0 && address + bytes > end) {
+    return "runs " + std::to_string(address + bytes - end) +
+           " bytes beyond the end of the master's local variable " +
+           local.name + " (" + std::to_string(local.bytes) + " bytes)";
+  }
   const bool is_mapped = mapped_bytes(address, bytes, write) >= bytes;
   if (is_mapped && !variable.name.empty()) return "";
   const std::string near = near_block(address, is_mapped);
@@ -205,13 +213,17 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
                        : near);
 }
 
-void KnownRanges::add_ldm(const Slave& slave, const std::byte* address) {
-  if (address < slave.statics) return;
+void KnownRanges::add_ldm(const Slave& slave, const std::byte* address,
+                          std::size_t bytes, const void* pc) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (address < slave.statics) {
+    if (address >= slave.stack) uses_[hash_of(pc)] = {pc, begin, begin + bytes};
+    return;
+  }
   const auto statics = reinterpret_cast<std::uintptr_t>(slave.statics);
-  const Symbol& variable =
-      find_ldm_variable(reinterpret_cast<std::uintptr_t>(address) - statics);
-  const std::uintptr_t begin = statics + variable.begin;
-  if (variable.bytes != 0) ldm_ = {begin, begin + variable.bytes};
+  const Symbol& variable = find_ldm_variable(begin - statics);
+  const std::uintptr_t first = statics + variable.begin;
+  if (variable.bytes != 0) ldm_ = {first, first + variable.bytes};
 }
 
 std::string KnownRanges::look_up(std::uintptr_t address, std::size_t bytes,
@@ -227,7 +239,11 @@ std::string KnownRanges::look_up(std::uintptr_t address, std::size_t bytes,
   } else if (!variable.name.empty()) {
     range = {variable.begin, variable.begin + variable.bytes, write, now};
   } else {
+    const Local local = find_masters_local(address, bytes);
     range = {address, address + bytes, write, now};
+    if (local.bytes != 0) {
+      range = {local.begin, local.begin + local.bytes, true, now};
+    }
   }
   return why;
 }

@@ -36,12 +36,17 @@ class KnownRanges {
       return range.has(address, bytes, write);
     });
   }
-  // add_ldm() remembers the static variable of LDM at an address, if there is
-  // one, and has_ldm() returns whether a range lies in the last one.
-  void add_ldm(const Slave& slave, const std::byte* address);
-  bool has_ldm(const std::byte* address, std::size_t bytes) const {
+  // add_ldm() remembers the static variable of LDM at an address, or a range of
+  // the stack that the code at `pc` may transfer. has_ldm() returns whether a
+  // range lies in the last variable, or is the last one of this code.
+  void add_ldm(const Slave& slave, const std::byte* address, std::size_t bytes,
+               const void* pc);
+  bool has_ldm(const std::byte* address, std::size_t bytes,
+               const void* pc) const {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    return begin >= ldm_.begin && begin + bytes <= ldm_.end;
+    const Use& use = uses_[hash_of(pc)];
+    return (begin >= ldm_.begin && begin + bytes <= ldm_.end) ||
+           (use.pc == pc && use.begin == begin && use.end == begin + bytes);
   }
   // why_not() is why_not_main().
   std::string why_not(std::uintptr_t address, std::size_t bytes, bool write) {
@@ -59,8 +64,17 @@ class KnownRanges {
              releases == check::releases();
     }
   };
+  struct Use {
+    const void* pc = nullptr;
+    std::uintptr_t begin = 0, end = 0;
+  };
+  static std::size_t hash_of(const void* pc) {
+    return reinterpret_cast<std::uintptr_t>(pc) / 8 % kUses;
+  }
   std::string look_up(std::uintptr_t address, std::size_t bytes, bool write);
 
+  static constexpr std::size_t kUses = 8;
+  std::array<Use, kUses> uses_;
   std::array<Range, 16> ranges_;
   Range ldm_;
 };

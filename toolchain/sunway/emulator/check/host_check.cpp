@@ -16,6 +16,7 @@
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
+#include "toolchain/sunway/emulator/check/locals.h"
 #include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/progress.h"
 #include "toolchain/sunway/emulator/check/replay.h"
@@ -263,11 +264,13 @@ void HostCheck::launched(unsigned mask, const void* argument, const void* pc) {
 
 void HostCheck::joining(unsigned mask, const void* pc, const void* frame) {
   check_args_alive(mask, frame, pc);
+  if (mask != 0) remember_stack();
   find_master_accesses();
   start_replays(mask);
 }
 
 void HostCheck::joined(unsigned mask) {
+  forget_stack();
   report_packets(mask);
   forget_args(mask);
   forget_master_accesses();

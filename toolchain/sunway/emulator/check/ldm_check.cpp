@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/locals.h"
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/report.h"
@@ -87,6 +88,16 @@ std::string why_not_ldm(const Slave& slave, const std::byte* ldm,
                           variable.bytes) +
            " bytes beyond the end of " + variable.name + " (" +
            std::to_string(variable.bytes) + " bytes)";
+  }
+  if (ldm >= slave.stack && self() == &slave) {
+    const Local local = find_own_local(address_of(ldm), bytes);
+    const std::size_t end = local.begin + local.bytes;
+    if (local.bytes != 0 && address_of(ldm) + bytes > end) {
+      return "the LDM side extends " +
+             std::to_string(address_of(ldm) + bytes - end) +
+             " bytes beyond the end of the local variable " + local.name +
+             " (" + std::to_string(local.bytes) + " bytes)";
+    }
   }
   if (ldm >= slave.stack && ldm + bytes <= slave.stack_top) return "";
   return "the LDM side is outside the slave's variables";

@@ -8,10 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -101,10 +103,21 @@ SlaveCheck* allocating_slave() noexcept {
   return OwnAllocations::exist() ? nullptr : check::own_check();
 }
 
-// The checker's own memory is not the program's.
-void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
+// A nan in every float format, like Shadow::kPoison.
+constexpr std::uint32_t kUnset = 0xfffdfffb;
+constexpr std::size_t kMostUnset = std::size_t{1} << 20;
+
+// The checker's own memory is not the program's. The bytes from `unset` on are
+// new.
+void* recorded(void* memory, std::size_t bytes, const void* pc,
+               std::size_t unset = 0) noexcept {
   if (memory == nullptr || OwnAllocations::exist() || !recording())
     return memory;
+  auto* const words = static_cast<std::byte*>(memory);
+  for (std::size_t at = (unset + sizeof kUnset - 1) / sizeof kUnset;
+       (at + 1) * sizeof kUnset <= std::min(bytes, kMostUnset); ++at) {
+    std::memcpy(words + at * sizeof kUnset, &kUnset, sizeof kUnset);
+  }
   add_allocation(memory, bytes, pc);
   if (SlaveCheck* slave = allocating_slave()) {
     slave->main_allocated(memory, bytes);
@@ -131,6 +144,33 @@ void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
 }  // namespace
 
 namespace swamp::sunway::check {
+
+bool is_unset(const void* at, std::size_t bytes) noexcept {
+  const std::size_t before =
+      reinterpret_cast<std::uintptr_t>(at) % sizeof kUnset;
+  const auto* const begin = static_cast<const std::byte*>(at) - before;
+  for (std::size_t i = 0; i < before + bytes; i += sizeof kUnset) {
+    if (std::memcmp(begin + i, &kUnset, sizeof kUnset) != 0) return false;
+  }
+  return true;
+}
+
+bool is_block_unset(std::uintptr_t address) {
+  // Many transfers in a row are from the same block.
+  static thread_local std::uintptr_t last = 0;
+  static thread_local std::uint64_t last_releases = 0;
+  const Allocation block = find_allocation(address);
+  if (block.bytes < sizeof kUnset) return false;
+  if (block.begin == last && releases() == last_releases) return true;
+  if (!is_unset(
+          reinterpret_cast<const void*>(block.begin),
+          std::min(block.bytes, kMostUnset) / sizeof kUnset * sizeof kUnset)) {
+    return false;
+  }
+  last = block.begin;
+  last_releases = releases();
+  return true;
+}
 
 Allocation find_allocation(std::uintptr_t address) {
   const std::lock_guard<std::mutex> lock(mutex);
@@ -188,7 +228,7 @@ void* malloc(std::size_t bytes) {
 }
 void* calloc(std::size_t count, std::size_t bytes) {
   return recorded(__libc_calloc(count, bytes), count * bytes,
-                  SWAMP_SUNWAY_CALLER());
+                  SWAMP_SUNWAY_CALLER(), count * bytes);
 }
 void* realloc(void* memory, std::size_t bytes) {
   const Allocation old = releasing(memory);
@@ -196,7 +236,7 @@ void* realloc(void* memory, std::size_t bytes) {
   if (made == nullptr && bytes != 0 && old.bytes != 0) {  // not freed
     add_allocation(memory, old.bytes, old.pc);
   }
-  return recorded(made, bytes, SWAMP_SUNWAY_CALLER());
+  return recorded(made, bytes, SWAMP_SUNWAY_CALLER(), old.bytes);
 }
 void free(void* memory) {
   (void)releasing(memory);

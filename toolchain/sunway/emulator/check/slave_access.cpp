@@ -26,6 +26,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
                       const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (lines_) charge(pc);
   before_access(address);
   take_turn(slave_);
   const bool waits = progress_.read(begin, pc, is_volatile) && is_volatile;
@@ -43,7 +44,9 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
       if (may_have_changed()) check_args(slave_, address, bytes, pc);
     }
     if (!in_flight_.empty()) in_flight_.accesses_main(begin, end, false, pc);
-    (void)check_main(begin, bytes, false, pc);
+    if (check_main(begin, bytes, false, pc) && !is_volatile) {
+      check_set(begin, bytes, pc);
+    }
     end_access();
     return;
   }
@@ -110,6 +113,18 @@ bool SlaveCheck::may_read_main(std::uintptr_t begin, std::size_t bytes) const {
          known_ranges_.has_anywhere(begin, bytes, false);
 }
 
+void SlaveCheck::check_set(std::uintptr_t begin, std::size_t bytes,
+                           const void* pc) {
+  // The compiler copies structs, whose unused parts may be unset.
+  constexpr std::size_t kMost = 16;
+  const auto* at = reinterpret_cast<const void*>(begin);
+  if (bytes > kMost || !is_unset(at, bytes)) return;
+  if (!slave_.in_ldm(at, bytes) && !is_block_unset(begin)) return;
+  report({"uninitialised", pc, &slave_,
+          "reads main memory of malloc that nobody wrote: on the machine it "
+          "holds what was there before"});
+}
+
 void SlaveCheck::loop_reads(const LoopAccess& read, unsigned long iterations,
                             const void* pc) {
   const Range range = range_of(read, iterations);
@@ -117,6 +132,7 @@ void SlaveCheck::loop_reads(const LoopAccess& read, unsigned long iterations,
   if (slave_.in_ldm(begin, 1)) return;
   direct_.log_write();
   progress_.read_many(range.begin, iterations);
+  check_set(read.first, read.kind & 0xff, pc);
   direct_.read(range.begin, range.end, pc);
 }
 
@@ -147,6 +163,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                        const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (lines_) charge(pc);
   before_access(address);
   if (!slave_.in_ldm(address, bytes)) let_others_store();
   resume();
@@ -255,6 +272,10 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
   if (write) {
     Shadow::written(at, bytes);
     return;
+  }
+  if (Shadow::has(at, bytes, Shadow::kUnset)) {
+    check_set(address_of(at), bytes, pc);
+    Shadow::clear(at, bytes, Shadow::kUnset);
   }
   // A struct may contain padding, so some unwritten words are legal.
   if (Shadow::unwritten_words(at, bytes) != Shadow::words(at, bytes)) return;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "toolchain/sunway/emulator/check/host_check.h"
+#include "toolchain/sunway/emulator/check/locals.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/report.h"
 
@@ -34,10 +35,12 @@ SlaveCheck::SlaveCheck(Slave& slave)
       stack_(slave, fast_),
       progress_(slave),
       direct_(slave, clock_),
-      reports_main_(settings().main_access) {}
+      reports_main_(settings().main_access),
+      lines_(settings().lines) {}
 
 void SlaveCheck::begin_call(const void* pc) {
   slave_.last_pc = pc;
+  if (lines_) charge(pc);
   if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   progress_.begin_call();
   direct_.log_write();
@@ -212,10 +215,13 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
 void SlaveCheck::check_written(const std::byte* ldm, long length,
                                const char* call, const void* pc) {
   const auto bytes = static_cast<std::size_t>(length);
-  const bool on_stack = ldm >= slave_.slot + machine().ldm_bytes;
-  const bool lacks = on_stack ? Shadow::has_unwritten_data(ldm, bytes)
-                              : Shadow::unwritten_run(ldm, bytes) >= 2;
-  if (!lacks) return;
+  if (Shadow::unwritten_run(ldm, bytes) < 2) return;
+  // A struct may have padding.
+  if (ldm >= slave_.slot + machine().ldm_bytes &&
+      !Shadow::has_unwritten_data(ldm, bytes) &&
+      !find_own_local(address_of(ldm), bytes).is_plain) {
+    return;
+  }
   report({"uninitialised", pc, &slave_,
           std::string(call) + " sends " +
               std::to_string(4 * Shadow::unwritten_words(ldm, bytes)) + " of " +
@@ -259,7 +265,10 @@ void SlaveCheck::blocking(const Transfer& t, const void* pc) {
   if (!allows(t, pc)) return;
   check_buffers(t, pc);
   carry_out(t);
-  if (!t.writes_main()) Shadow::written(t.ldm, bytes_of(t));
+  if (!t.writes_main()) {
+    Shadow::written(t.ldm, bytes_of(t));
+    mark_unset(t);
+  }
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
 

@@ -163,10 +163,16 @@ class SlaveCheck final : public SlaveObserver {
     slave_.counters.flops += fast_.counts >> 32;
     fast_.counts = 0;
   }
+  // charge() counts for the line at `pc` what was done since the last charge.
+  void charge(const void* pc) {
+    take_counts();
+    slave_.places[pc].add(slave_.counters);
+    slave_.counters = {};
+  }
   // end_access() decides whether the next access may take the fast path.
   void end_access() noexcept {
     take_counts();
-    if (progress_.polls()) return check_all();
+    if (lines_ || progress_.polls()) return check_all();
     if (fast_.limit != 0) return;
     fast_.limit = slot_bytes;
     // Another thread may have called check_all() in the meantime.
@@ -190,6 +196,9 @@ class SlaveCheck final : public SlaveObserver {
   // may_read_main() returns whether a read of main memory is known to break no
   // rule. It can still conflict with accesses of others.
   bool may_read_main(std::uintptr_t begin, std::size_t bytes) const;
+  // check_set() reports a read of main memory that nobody wrote, or of LDM that
+  // was filled with such.
+  void check_set(std::uintptr_t begin, std::size_t bytes, const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
@@ -217,6 +226,7 @@ class SlaveCheck final : public SlaveObserver {
   bool send_waits_ = false;  // see Arrival::waits, of the last send
   const std::byte* last_transfer_ = nullptr;  // its side of main memory
   const bool reports_main_;                   // SWAMP_CHECK_MAIN_ACCESS=1
+  const bool lines_;                          // SWAMP_PREDICT=lines
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool read_flag_ = false;        // since the last store to main memory
   int interleaved_ = 0;           // how often in this launch

@@ -73,10 +73,10 @@ bool check_rules(const Slave& slave, KnownRanges& known_ranges,
                  ": addresses, length, block and stride must be multiples of "
                  "4 bytes");
   }
-  if (!known_ranges.has_ldm(t.ldm, bytes_of(t))) {
+  if (!known_ranges.has_ldm(t.ldm, bytes_of(t), pc)) {
     const std::string ldm = why_not_ldm(slave, t.ldm, bytes_of(t));
     if (!ldm.empty()) return is("ldm-range", ldm);
-    known_ranges.add_ldm(slave, t.ldm);
+    known_ranges.add_ldm(slave, t.ldm, bytes_of(t), pc);
   }
   if (t.reply != nullptr && !check_reply(slave, t.reply, t.call, pc)) {
     return false;
@@ -236,6 +236,13 @@ bool InFlight::has_changed(const Pending& pending) {
   return !are_in_flight(t.ldm, bytes_of(t));
 }
 
+void mark_unset(const Transfer& t) {
+  if (t.kind == Transfer::Kind::get && is_unset(t.ldm, bytes_of(t)) &&
+      is_block_unset(address_of(t.main))) {
+    Shadow::set(t.ldm, bytes_of(t), Shadow::kUnset);
+  }
+}
+
 void InFlight::complete(std::size_t index) {
   Pending& pending = pending_[index];
   const Transfer& t = pending.transfer;
@@ -260,6 +267,7 @@ void InFlight::complete(std::size_t index) {
   } else {
     Shadow::become(t.ldm, bytes_of(t), 0);
     Shadow::clear(word_of(t), 4, Shadow::kWatched);
+    mark_unset(t);
   }
   for (const Pending& other : pending_) {
     if (&other != &pending &&

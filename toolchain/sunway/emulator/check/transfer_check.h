@@ -29,6 +29,9 @@ bool check_rules(const Slave& slave, KnownRanges& known_ranges,
                  const Transfer& transfer, const void* pc,
                  const Slave* caller = nullptr);
 
+// mark_unset() flags what a get has brought from main memory that nobody wrote.
+void mark_unset(const Transfer& transfer);
+
 // InFlight is the transfers of one slave between their issue and their wait, in
 // the order of issue.
 class InFlight {

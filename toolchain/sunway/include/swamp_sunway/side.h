@@ -41,6 +41,10 @@ long swamp_mpi_rank(void);
 long swamp_mpi_size(void);
 #define CRTS_rank swamp_mpi_rank()
 #define CRTS_size swamp_mpi_size()
+/* Every process has a chip of its own, which is a node. */
+#define CRTS_node_rank 0L
+#define CRTS_node_size 1L
+#define CRTS_jobid 0L
 SWAMP_SUNWAY_END
 
 #ifdef __sw_slave__
