@@ -506,4 +506,63 @@ void convolve_weight(const Convolution& of, const void* x, const void* gradient,
   }
 }
 
+void transpose(std::size_t batch, std::size_t rows, std::size_t columns,
+               ScalarType dtype, const void* x, void* out, Machine* machine) {
+  using At = slave::TransposeOperand;
+  // A unit is a part of a matrix that fits into any LDM.
+  constexpr std::size_t kUnitRows = 32, kUnitColumns = 64;
+  Checker("x").dtype(dtype, master::kRowTypes);
+  for (const auto& [name, size] :
+       {std::pair("rows", rows), {"columns", columns}}) {
+    Checker("x").at_most(name, size, kMostSize);
+  }
+  const std::size_t bytes = kScalarTypeBytes[dtype],
+                    count = rows == 0 || columns == 0 ? 0 : batch;
+  master::require_array("x", x, bytes, count);
+  master::require_array("out", out, bytes, count);
+  if (count == 0) return;
+  // Of all rows of a block or the last ones, then the same of columns.
+  slave::TransposeArgs args[4];
+  Operation operations[4];
+  const auto size_of = [](std::size_t all, std::size_t block, bool last) {
+    return last && all % block != 0 ? all % block : std::min(all, block);
+  };
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t lanes = size_of(rows, kUnitRows, i >= 2),
+                      terms = size_of(columns, kUnitColumns, i % 2 != 0);
+    args[i] = {static_cast<std::uint32_t>(lanes),
+               static_cast<std::uint32_t>(terms)};
+    Operation& operation = operations[i];
+    operation =
+        Operation(master::row_kernel<KernelFamily::transpose>(dtype), &args[i]);
+    operation.set_lines(At::x, lanes, terms * bytes, columns * bytes,
+                        kUnitColumns * bytes);
+    operation.set_lines(At::out, terms, lanes * bytes, rows * bytes,
+                        kUnitColumns * rows * bytes);
+  }
+  const std::size_t whole = columns / kUnitColumns;
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(operations, 4, batch * divided(rows, kUnitRows) * 2, false,
+                 {1, ~std::size_t{0}}, workspace.segments());
+  for (std::size_t i = 0; i < batch; ++i) {
+    for (std::size_t row = 0; row < rows; row += kUnitRows) {
+      const std::size_t kind = rows - row < kUnitRows ? 2 : 0;
+      const auto add = [&](std::size_t units, std::size_t column,
+                           std::size_t operation) {
+        if (units == 0) return;
+        const std::size_t first = i * rows * columns;
+        table.add(units,
+                  {static_cast<const std::byte*>(x) +
+                       (first + row * columns + column) * bytes,
+                   static_cast<std::byte*>(out) +
+                       (first + column * rows + row) * bytes},
+                  operation);
+      };
+      add(whole, 0, kind);
+      add(columns % kUnitColumns != 0 ? 1 : 0, whole * kUnitColumns, kind + 1);
+    }
+  }
+  workspace.run(master::impl_of(machine), table.list());
+}
+
 }  // namespace swamp

@@ -269,9 +269,42 @@ HWY_INLINE void convolution(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
+template <class Format>
+HWY_INLINE void transpose(const void* arguments, const Tile& tile, Result&) {
+  using At = TransposeOperand;
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const TransposeArgs*>(arguments);
+  const auto* x = operand<const Element>(tile, At::x);
+  auto* out = operand<Element>(tile, At::out);
+  const std::size_t line = tile.layout[At::out].line_step / sizeof *out;
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const auto from =
+        matrix_of<Format>(x, tile.layout[At::x], true, args.lanes, args.terms);
+    const auto store = [&](auto d, std::size_t lane, std::size_t t,
+                           auto value) HWY_ATTR {
+      // A nan has the bits of the reference on every CPU.
+      const auto nan = hn::BitCast(
+          d, hn::Set(hn::RebindToUnsigned<decltype(d)>(), 0x7fc00000u));
+      value = hn::IfThenElse(hn::IsNaN(value), nan, value);
+      hn::StoreU(Format::narrow_number(d, value),
+                 hn::Rebind<Element, decltype(d)>(), out + t * line + lane);
+    };
+    const std::size_t copied = for_terms(from, store);
+    for (std::size_t lane = copied; lane < args.lanes; ++lane) {
+      for (std::size_t t = 0; t < args.terms; ++t) {
+        const hn::CappedTag<float, 1> one;
+        store(one, lane, t, Format::load(one, from.at(lane, t)));
+      }
+    }
+    x += tile.layout[At::x].unit_step / sizeof *x;
+    out += tile.layout[At::out].unit_step / sizeof *out;
+  }
+}
+
 }  // namespace
 
 SWAMP_KERNELS(convolution, kUpTo32, convolution<A>)
+SWAMP_KERNELS(transpose, kUpTo32, transpose<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

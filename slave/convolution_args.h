@@ -123,6 +123,16 @@ struct ConvolutionWeightOperand {
   enum : int { x, g, count };
 };
 
+// transpose: x (in: `lanes` lines of `terms` elements), out (out: `terms` lines
+//   of `lanes` elements). A nan is the quiet nan with
+//   payload 0.
+struct TransposeArgs {
+  std::uint32_t lanes, terms;
+};
+struct TransposeOperand {
+  enum : int { x, out, count };
+};
+
 // ConvolutionSums is the beginning of a partial result of convolution_weight.
 // The terms of a sum come in pairs, also of two images: if the first of a pair
 // is the last position of an image, it is kept here.

@@ -145,9 +145,29 @@ void convolution_weight(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
+template <class Format>
+void transpose(const void* arguments, const Tile& tile, Result&) {
+  using At = TransposeOperand;
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const TransposeArgs*>(arguments);
+  const Operand &from = tile.layout[At::x], &to = tile.layout[At::out];
+  auto* const x = static_cast<Element*>(tile.operands[At::x]);
+  auto* const out = static_cast<Element*>(tile.operands[At::out]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    for (std::size_t lane = 0; lane < args.lanes; ++lane) {
+      for (std::size_t t = 0; t < args.terms; ++t) {
+        at(out + i * to.unit_step / sizeof *out, to, false, lane, t) =
+            Format::narrow(quiet(Format::widen(
+                at(x + i * from.unit_step / sizeof *x, from, true, lane, t))));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 SWAMP_KERNELS(convolution, kUpTo32, convolution<A>)
+SWAMP_KERNELS(transpose, kUpTo32, transpose<A>)
 SWAMP_KERNELS(convolution_weight, kUpTo32, convolution_weight<A>)
 
 }  // namespace swamp::slave::reference

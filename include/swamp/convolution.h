@@ -82,6 +82,20 @@ SWAMP_API void convolve_weight(const Convolution& of, const void* x,
                                const void* gradient, void* out,
                                Machine* machine = nullptr);
 
+/// transpose copies matrices to their transposes, as from one memory format of
+/// images to the other. Errors are those of convolve().
+///
+/// @param batch number of matrices, which are dense one after another
+/// @param rows of each, such as the channels of an image
+/// @param columns of each, such as its positions
+/// @param dtype float16, bfloat16 or float32; a nan loses its payload
+/// @param x [batch, rows, columns]
+/// @param[out] out [batch, columns, rows]
+/// @param machine where to run; null: the default machine
+SWAMP_API void transpose(std::size_t batch, std::size_t rows,
+                         std::size_t columns, ScalarType dtype, const void* x,
+                         void* out, Machine* machine = nullptr);
+
 }  // namespace swamp
 
 #endif  // SWAMP_CONVOLUTION_H_

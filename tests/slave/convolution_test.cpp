@@ -147,5 +147,33 @@ TEST(ConvolutionKernels, BitsOfReference) {
   }
 }
 
+TEST(ConvolutionKernels, TransposesLines) {
+  for (const slave::TransposeArgs& args :
+       {slave::TransposeArgs{32, 64}, {16, 9}, {7, 24}, {3, 8}, {1, 1}}) {
+    for (const ScalarType type : kRowTypes) {
+      const auto run = [&](const KernelTable& table, bool at_end) {
+        constexpr std::size_t kUnits = 3;
+        Images x(kUnits, args.lanes, args.terms, true, type, at_end),
+            y(kUnits, args.lanes, args.terms, false, type, at_end);
+        Random random(args.terms);
+        const Format& format = format_of(type);
+        fill_any(format, x.data, x.bytes / format.bytes, random);
+        const Operand layout[] = {x.layout, y.layout};
+        run_rows(table, kernel_of(F::transpose, {type}), &args,
+                 {x.data, y.data}, kUnits, 0, nullptr, false, nullptr, nullptr,
+                 layout);
+        return std::vector<std::byte>(y.data, y.data + y.bytes);
+      };
+      const auto expected = run(row_tables()[0], true);
+      for (const KernelTable& table : row_tables()) {
+        for (const bool at_end : {true, false}) {
+          EXPECT_TRUE(run(table, at_end) == expected)
+              << table.isa << ": " << args.lanes << " x " << args.terms;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace swamp::test

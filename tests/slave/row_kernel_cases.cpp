@@ -15,8 +15,8 @@ Bytes bytes_of(const Data& data) {
   return {begin, begin + data.bytes()};
 }
 
-// Attention, products, convolutions and column sums have units of their own, and
-// their own tests.
+// Attention, products, convolutions and column sums have units of their own,
+// and their own tests.
 template <class Args, class... Others>
 constexpr bool kIsAny = (std::is_same_v<Args, Others> || ...);
 template <class Args>
@@ -24,7 +24,7 @@ constexpr bool kHasSample =
     !kIsAny<Args, slave::AttentionArgs, slave::AttentionMaskArgs,
             slave::ProductPackArgs, slave::ProductArgs,
             slave::ScaledProductArgs, slave::ColumnSumsArgs,
-            slave::ConvolutionArgs>;
+            slave::ConvolutionArgs, slave::TransposeArgs>;
 
 // The elements of a unit of the kernels of 8-bit formats that have no rows; 0
 // for others.
