@@ -63,15 +63,35 @@ Tensor with_axes(const Tensor& x) {
   return all;
 }
 
+// transposed() is `x`, of the shape [images, rows, columns] and dense, with the
+// last two exchanged in memory.
+Tensor transposed(const Tensor& x) {
+  const Tensor result =
+      at::empty({x.size(0), x.size(2), x.size(1)}, x.options());
+  translated([&] {
+    transpose(size_of(x.size(0)), size_of(x.size(1)), size_of(x.size(2)),
+              *scalar_type(x.scalar_type()), const_data(x),
+              const_cast<void*>(const_data(result)));
+  });
+  return result;
+}
+
 // channels_last() is [images, depth, height, width, channels], dense, with so
 // many zeros before and after the positions of each axis.
 Tensor channels_last(const Tensor& x,
                      const std::array<std::int64_t, kAxes>& before = {},
                      const std::array<std::int64_t, kAxes>& after = {}) {
-  const Tensor last = with_axes(x).permute({0, 2, 3, 4, 1});
+  Tensor last = with_axes(x).permute({0, 2, 3, 4, 1});
   Indices sizes = last.sizes().vec();
   for (int i = 0; i < kAxes; ++i) sizes[size_of(i) + 1] += before[i] + after[i];
-  if (sizes == last.sizes()) return last.contiguous();
+  // Between zeros PyTorch copies 16 bits more slowly than swamp and then
+  // PyTorch once more, but not 32.
+  const bool is_padded = sizes != last.sizes();
+  if (x.is_contiguous() && !last.is_contiguous() &&
+      (!is_padded || x.element_size() == 2)) {
+    last = transposed(x.flatten(2)).view(last.sizes());
+  }
+  if (!is_padded) return last.contiguous();
   const Tensor padded = at::empty(sizes, last.options());
   Tensor inner = padded;
   for (int i = 0; i < kAxes; ++i) {
@@ -189,13 +209,16 @@ struct Convolution {
   }
 
   // is_direct() returns whether a group has too few channels for a panel of a
-  // product, or the large tensor so few that gathering them takes longer than
-  // the product.
+  // product, or the large tensor so few that gathering its windows, which
+  // overlap, takes longer than the product.
   bool is_direct() const {
     constexpr std::int64_t kFew = 32, kImage = 4;
+    const bool overlap =
+        std::any_of(axes.begin(), axes.end(),
+                    [](const Axis& axis) { return axis.kernel > axis.stride; });
     return axes[0].large == 1 && axes[0].small == 1 && axes[0].kernel == 1 &&
            axes[0].padding == 0 &&
-           (groups == 1 ? channels <= kImage && !is_pointwise()
+           (groups == 1 ? channels <= kImage && overlap
                         : std::max(group_channels(), group_filters()) < kFew);
   }
   // direct() is the shapes of the small tensor, or of the large one, computed
@@ -531,6 +554,11 @@ Tensor in_format(const Tensor& x, std::int64_t dimensions,
   while (result.dim() > dimensions) result = result.squeeze(2);
   const Tensor like =
       at::empty(result.sizes(), result.options().device(at::kMeta), format);
+  const Tensor last = result.movedim(1, -1);
+  if (format == at::MemoryFormat::Contiguous && !result.is_contiguous() &&
+      last.is_contiguous()) {
+    result = transposed(last.flatten(1, -2)).view(result.sizes());
+  }
   return result.contiguous(format).as_strided(like.sizes(), like.strides());
 }
 
@@ -611,6 +639,33 @@ std::optional<Convolution> convolution_of(const Call& call) {
   return one;
 }
 
+// is_taken() returns whether swamp's kernels compute a convolution: under
+// half_precision alone only if they are at least as fast as PyTorch's. On CPUs
+// with a bfloat16 instruction oneDNN's are faster, except
+// - pointwise ones of tensors with the channels first;
+// - depthwise ones with the channels first, or backward, unless their kernel is
+//   small and moves by 1;
+// - dilated ones of groups: oneDNN's gradient of the weight can be wrong (in
+//   PyTorch 2.13: 32 groups of 1 channel, 25 x 70, kernel 3, dilation 2).
+bool is_taken(const Convolution& one, const Call& call, bool is_backward) {
+  if (is_reproducible() || !has_bfloat16() ||
+      call.input.scalar_type() != at::kBFloat16) {
+    return true;
+  }
+  const bool is_last =
+      call.input.suggest_memory_format() != at::MemoryFormat::Contiguous;
+  if (one.groups == 1) return one.is_pointwise() && !is_last;
+  bool is_dilated = false, is_small = true;
+  for (const Axis& axis : one.axes) {
+    is_dilated = is_dilated || axis.dilation > 1;
+    is_small = is_small && axis.kernel <= 3 && axis.stride == 1;
+  }
+  const bool is_depthwise =
+      one.group_channels() == 1 && one.group_filters() == 1;
+  return is_dilated ||
+         (is_depthwise && (!is_last || (is_backward && !is_small)));
+}
+
 // With few filters in each group most lanes of a panel are unused. PyTorch's
 // float32 convolution is then many times as fast; its result is rounded once.
 bool is_by_float(const Convolution& one) {
@@ -638,8 +693,9 @@ Tensor convolution(const Tensor& input, const Tensor& weight,
   const bool has_bias = bias.has_value() && bias->defined();
   const std::int64_t results =
       one ? (transposed ? one->channels : one->filters) : 0;
-  if (!one || (has_bias && (!is_plain(*bias, input.scalar_type()) ||
-                            bias->sizes() != at::IntArrayRef({results})))) {
+  if (!one || !is_taken(*one, call, false) ||
+      (has_bias && (!is_plain(*bias, input.scalar_type()) ||
+                    bias->sizes() != at::IntArrayRef({results})))) {
     return at::compositeexplicitautograd::_convolution(
         input, weight, bias, stride, padding, dilation, transposed,
         output_padding, groups, benchmark, deterministic, cudnn_enabled,
@@ -681,7 +737,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     return sizes[0] == one->images &&
            sizes[1] == (transposed ? one->channels : one->filters);
   };
-  if (!one || !fits()) {
+  if (!one || !fits() || !is_taken(*one, call, true)) {
     return at::compositeexplicitautograd::convolution_backward(
         grad_output, input, weight, bias_sizes, stride, padding, dilation,
         transposed, output_padding, groups, output_mask);

@@ -83,6 +83,22 @@ bool has_amx_bfloat16() {
 #endif
 }
 
+// is_taken() returns whether swamp computes a product: under half_precision
+// alone only if it is at least as fast as PyTorch's. With a CPU's bfloat16
+// instruction these are small ones, and those with few rows or columns if the
+// terms of the other factor are neighbours, which is then read as it lies.
+bool is_taken(const Matrices& a, const Matrices& b) {
+  constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
+  if (is_reproducible() || a.dtype != kBFloat16 || !has_bfloat16()) return true;
+  const auto is_small = [](std::size_t rows, std::size_t columns) {
+    return rows * columns <= kSmall;
+  };
+  return (a.rows <= kFew && b.row_step == 1) ||
+         (b.columns <= kFew && a.column_step == 1) ||
+         (a.batch == 1 && is_small(a.rows, a.columns) &&
+          is_small(b.rows, b.columns) && is_small(a.rows, b.columns));
+}
+
 // run() computes an operator and returns true. It writes nothing and returns
 // false if PyTorch's own kernel must compute the operator, because that kernel
 // is faster, or because the arguments are wrong, unusual or empty.
@@ -135,7 +151,9 @@ bool run(const Operator& op, at::Tensor& result) {
 
   const at::AutoDispatchBelowADInplaceOrView guard;
   Matrices a, b, self, out;
-  if (!to_matrices(op.a, a) || !to_matrices(op.b, b)) return false;
+  if (!to_matrices(op.a, a) || !to_matrices(op.b, b) || !is_taken(a, b)) {
+    return false;
+  }
   ProductOptions options{op.alpha.toFloat(), op.beta.toFloat(), nullptr};
   if (op.self != nullptr && options.beta != 0) {
     if (!to_matrices(op.self->expand(sizes), self)) return false;
@@ -335,6 +353,16 @@ at::Tensor bilinear(const at::Tensor& input1, const at::Tensor& input2,
 }
 
 }  // namespace
+
+bool has_bfloat16() {
+#if defined(__x86_64__)
+  static const bool has =
+      has_amx_bfloat16() || __builtin_cpu_supports("avx512bf16") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
 
 bool has_product() {
   if (is_reproducible()) return true;

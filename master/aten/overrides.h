@@ -29,6 +29,12 @@ inline bool is_switched(at::ScalarType type) {
 // fused multiply-add they are slower than PyTorch's, and in bfloat16 with AMX.
 bool is_product_taken(at::ScalarType type);
 
+// has_bfloat16() returns whether the CPU multiplies bfloat16, AVX512-BF16 or
+// AMX: oneDNN's products and convolutions are then as fast as swamp's or
+// faster, which take over only what each of them documents, unless
+// `reproducible`.
+bool has_bfloat16();
+
 // has_product() returns whether products that no switch turns off are swamp's.
 bool has_product();
 

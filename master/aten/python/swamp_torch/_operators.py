@@ -39,9 +39,11 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             of float16 and bfloat16 CPU tensors are swamp's: float32 sums in a
             fixed order, rounded once, after a bias is added, with the same bits
             in every memory layout, on any number of threads and every CPU
-            (PyTorch's own stay in use on CPUs without fused multiply-add, for
-            which :func:`info` says "emulated, slow" under ``products``, and in
-            bfloat16 on those with AMX); and whether
+            (unless ``reproducible``, PyTorch's own stay in use where they are
+            faster: on CPUs without fused multiply-add, for which :func:`info`
+            says "emulated, slow" under ``products``; in bfloat16 on those with
+            AMX, and most of them on those with AVX512-BF16: README, Limits); and
+            whether
             ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
             of class indices, ``layer_norm``, ``rms_norm``, ``gelu``, ``tanh`` and
             ``softplus`` of such tensors are swamp's, with float32 arithmetic
