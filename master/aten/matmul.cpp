@@ -85,15 +85,16 @@ bool has_amx_bfloat16() {
 
 // is_taken() returns whether swamp computes a product: under half_precision
 // alone only if it is at least as fast as PyTorch's. With a CPU's bfloat16
-// instruction these are small ones, and those with few rows or columns if the
-// terms of the other factor are neighbours, which is then read as it lies.
+// instruction these are small ones, and those with few rows, without a batch,
+// or columns, if the terms of the other factor are neighbours: it is read as it
+// lies.
 bool is_taken(const Matrices& a, const Matrices& b) {
   constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
   if (is_reproducible() || a.dtype != kBFloat16 || !has_bfloat16()) return true;
   const auto is_small = [](std::size_t rows, std::size_t columns) {
     return rows * columns <= kSmall;
   };
-  return (a.rows <= kFew && b.row_step == 1) ||
+  return (a.batch == 1 && a.rows <= kFew && b.row_step == 1) ||
          (b.columns <= kFew && a.column_step == 1) ||
          (a.batch == 1 && is_small(a.rows, a.columns) &&
           is_small(b.rows, b.columns) && is_small(a.rows, b.columns));
