@@ -30,17 +30,18 @@ Operation row_sums(ScalarType type, const RowSumsArgs& args) {
           static_cast<std::size_t>(args.columns)};
 }
 
-// sum_chunks() adds the chunks of an array of a shape: sums[o, c, i] is the sum
-// of chunk c, of at most `terms` terms.
-void sum_chunks(Machine::Impl& machine, const Tensor& x, const SumShape& shape,
-                std::size_t terms, double* sums) {
+// sum_chunks() adds the chunks of an array of a shape, or of its product with
+// `factor`: sums[o, c, i] is the sum of chunk c, of at most `terms` terms.
+void sum_chunks(Machine::Impl& machine, const Tensor& x, const void* factor,
+                const SumShape& shape, std::size_t terms, double* sums) {
   using At = slave::RowSumsOperand;
   const std::size_t bytes = kScalarTypeBytes[x.dtype];
   const std::size_t chunks = divided(shape.terms, terms);
   const std::size_t last = shape.terms - (chunks - 1) * terms;
   const bool is_by_row = shape.inner == 1;
   // All chunks but the last, and the last one.
-  const RowSumsArgs args[] = {{terms, 0, 0}, {last, 0, 0}};
+  const bool squares = factor == x.data && factor != nullptr;
+  const RowSumsArgs args[] = {{terms, squares, 0}, {last, squares, 0}};
   Operation operations[2];
   for (int k = 0; k < 2; ++k) {
     operations[k] =
@@ -49,7 +50,9 @@ void sum_chunks(Machine::Impl& machine, const Tensor& x, const SumShape& shape,
                                       static_cast<std::size_t>(args[k].columns),
                                       shape.inner * bytes);
     if (is_by_row) {
-      operations[k].remove_operand(At::factor);
+      if (factor == nullptr || squares) {
+        operations[k].remove_operand(At::factor);
+      }
       operations[k].remove_operand(At::shift);
     }
     master::require_ldm("x", {nullptr, 1, terms, x.dtype},
@@ -66,12 +69,16 @@ void sum_chunks(Machine::Impl& machine, const Tensor& x, const SumShape& shape,
     const std::size_t o = i / of_outer, segment = i % of_outer;
     const bool is_last = segment + 1 == of_outer;
     const std::size_t chunk = is_last ? chunks - 1 : segment;
-    const std::byte* from =
-        static_cast<const std::byte*>(x.data) +
+    const std::size_t begin =
         (o * shape.terms + chunk * terms) * shape.inner * bytes;
+    const std::byte* from = static_cast<const std::byte*>(x.data) + begin;
     double* const to = sums + (o * chunks + chunk) * shape.inner;
     if (is_by_row) {
-      set(is_last ? 1 : chunks - 1, {from, nullptr, nullptr, to}, is_last);
+      const void* const by =
+          factor == nullptr || squares
+              ? nullptr
+              : static_cast<const std::byte*>(factor) + begin;
+      set(is_last ? 1 : chunks - 1, {from, by, nullptr, to}, is_last);
     } else {
       set(shape.inner, {from, to}, is_last);
     }
@@ -149,8 +156,8 @@ float value_of(const float* values, std::size_t i, float otherwise) {
 
 }  // namespace
 
-void sum(const Tensor& x, const SumShape& shape, double* sums,
-         Machine* machine) {
+void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
+         const void* factor) {
   constexpr std::uint32_t kTypes = master::kRowTypes | 1u << kFloat64;
   Checker("x").dtype(x.dtype, kTypes);
   const std::size_t results = shape.outer * shape.inner;
@@ -158,6 +165,13 @@ void sum(const Tensor& x, const SumShape& shape, double* sums,
       .same("count", x.count, results * shape.terms, "shape")
       .data(x.data, kScalarTypeBytes[x.dtype], x.count);
   master::require_array("sums", sums, alignof(double), results);
+  if (factor != nullptr) {
+    Checker("factor").data(factor, kScalarTypeBytes[x.dtype], x.count);
+    if (shape.inner != 1) {
+      master::refuse("shape.inner", std::to_string(shape.inner),
+                     "1, because there is a factor");
+    }
+  }
   Machine::Impl& impl = master::impl_of(machine);
   if (results == 0) return;
   if (shape.terms == 0) {
@@ -175,8 +189,9 @@ void sum(const Tensor& x, const SumShape& shape, double* sums,
   Tensor from = x;
   for (SumShape rest = shape;;) {
     const std::size_t chunks = divided(rest.terms, terms);
-    sum_chunks(impl, from, rest, terms, chunks == 1 ? sums : to);
+    sum_chunks(impl, from, factor, rest, terms, chunks == 1 ? sums : to);
     if (chunks == 1) return;
+    factor = nullptr;
     from = {to, results * chunks, kFloat64};
     to += results * chunks;
     rest.terms = chunks;

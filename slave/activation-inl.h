@@ -249,6 +249,23 @@ struct Elu {
   }
 };
 
+// x^k by products
+template <int k>
+struct WholePower {
+  template <class N>
+  static HWY_INLINE Both<N> of(const N& n, const ActivationArgs&,
+                               typename N::V x) {
+    static_assert(k == 2 || k == 3 || k == -1 || k == -2);
+    // x * x of a negative power might overflow.
+    const auto factor = k > 0 ? x : n.div(n.set(1), x);
+    const auto square = n.mul(factor, factor);
+    if constexpr (k == 2) return {square, n.add(x, x)};
+    if constexpr (k == 3) return {n.mul(square, x), n.mul(n.set(3), square)};
+    if constexpr (k == -1) return {factor, n.neg(square)};
+    return {square, n.mul(n.mul(n.set(-2), square), factor)};
+  }
+};
+
 // x^beta
 struct Power {
   template <class N>
@@ -332,6 +349,10 @@ HWY_INLINE void with_activation(const ActivationArgs& args, bool of_result,
     case A::elu:
       return body(Elu());
     case A::pow:
+      if (args.beta == 2) return body(WholePower<2>());
+      if (args.beta == 3) return body(WholePower<3>());
+      if (args.beta == -1) return body(WholePower<-1>());
+      if (args.beta == -2) return body(WholePower<-2>());
       return body(Power());
     default:
       return body(BasePower());

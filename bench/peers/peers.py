@@ -549,7 +549,8 @@ def main():
     parser.add_argument("--list", action="append", choices=LISTS)
     parser.add_argument("--gradients", action="append", choices=DTYPES)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--part", choices=("steps", "rows", "models", "offload"))
+    parser.add_argument("--part", choices=("steps", "rows", "models", "offload",
+                                           "operators"))
     parser.add_argument("--row", default="", help="a part of a function's name")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--readme", action="store_true")
@@ -564,6 +565,9 @@ def main():
         import offload  # uses this module
         for name in options.list or ["gpt2-small", "148x100000"]:
             print(offload.table(offload.measure(name, options, naive, swamp)))
+        return
+    if options.part == "operators":
+        rows.slow_operators(options)
         return
     results = {"steps": {}, "alone": {}, "unscale": {}, "rows": {}, "others": {}}
     lists = options.list or list(LISTS)

@@ -397,6 +397,73 @@ def attention_rows(dtype, causal):
     return rows
 
 
+FLOAT32 = "PyTorch's float32"
+# Operators of models whose 16-bit kernels in PyTorch are slow: whose they are after
+# enable(half_precision=True), the call, and the shapes of its tensors.
+IMAGES, TOKENS_BY_WIDTH = (8, 64, 28, 28), (512, 768)
+SLOW_OPERATORS = {
+    "pow 2": ("float16: swamp", lambda x: x.pow(2), TOKENS_BY_WIDTH),
+    "pow 3": ("swamp", lambda x: x.pow(3), TOKENS_BY_WIDTH),
+    "norm": ("float16: swamp", torch.norm, TOKENS_BY_WIDTH),
+    "normalize": ("float16: swamp", F.normalize, TOKENS_BY_WIDTH),
+    "cosine_similarity": ("float16: swamp", F.cosine_similarity, TOKENS_BY_WIDTH,
+                          TOKENS_BY_WIDTH),
+    "group_norm": ("float16: swamp", lambda x, w, b: F.group_norm(x, 8, w, b), IMAGES,
+                   (64,), (64,)),
+    "gelu": ("float16: swamp", F.gelu, TOKENS_BY_WIDTH),
+    "mv": ("swamp", torch.mv, TOKENS_BY_WIDTH, (768,)),
+    "dot": ("bfloat16: swamp", torch.dot, (393216,), (393216,)),
+    "argmax": (FLOAT32, lambda x: x.argmax(-1), TOKENS_BY_WIDTH),
+    "amax": (FLOAT32, lambda x: x.amax(-1), TOKENS_BY_WIDTH),
+    "max_pool1d": (FLOAT32, lambda x: F.max_pool1d(x, 2), (8, 64, 512)),
+    "grid_sample": (FLOAT32, lambda x, g: F.grid_sample(x, g / 3, align_corners=False),
+                    IMAGES, (8, 28, 28, 2)),
+    "grid_sample 3d": (FLOAT32, lambda x, g: F.grid_sample(
+        x, g / 3, align_corners=False), (2, 16, 8, 14, 14), (2, 8, 14, 14, 3)),
+    "unfold": (FLOAT32 + " (backward)", lambda x: F.unfold(x, 3, padding=1), IMAGES),
+    "embedding_bag": (FLOAT32 + " (backward)", lambda w: F.embedding_bag(
+        torch.arange(4096).view(8, 512) % 2048, w), (2048, 768)),
+    "mse_loss": (f"bfloat16: {FLOAT32} (backward)", F.mse_loss, TOKENS_BY_WIDTH,
+                 TOKENS_BY_WIDTH),
+    "index_add": ("PyTorch", lambda x, y: x.index_add(0, torch.arange(512).flip(0), y),
+                  TOKENS_BY_WIDTH, TOKENS_BY_WIDTH),
+    "scatter_add": ("PyTorch", lambda x, y: x.scatter_add(
+        0, torch.arange(512).flip(0).view(-1, 1).expand(512, 768), y), TOKENS_BY_WIDTH,
+        TOKENS_BY_WIDTH),
+    "clamp": ("PyTorch", lambda x: x.clamp(-0.5, 0.5), TOKENS_BY_WIDTH),
+    "hardswish": ("PyTorch", F.hardswish, TOKENS_BY_WIDTH),
+    "x + bias": ("PyTorch", torch.add, TOKENS_BY_WIDTH, (768,)),
+}
+
+
+def slow_operators(options):
+    """The table of SLOW_OPERATORS in Markdown: forward / backward, times over those of
+    float32 tensors with PyTorch's own kernels; of swamp, then of PyTorch."""
+    print("| operator | kernels | bfloat16 | PyTorch's own | float16 | PyTorch's own |\n"
+          "|---|---|--:|--:|--:|--:|")
+    for name, (whose, function, *shapes) in SLOW_OPERATORS.items():
+        if options.row not in name:
+            continue
+        cases = {}
+        for dtype in DTYPES:
+            torch.manual_seed(1)
+            inputs = [randn(*shape, dtype=dtype).requires_grad_() for shape in shapes]
+            result = function(*inputs)
+            calls = forward_and_backward(
+                functools.partial(function, *inputs), inputs, torch.ones_like(result)
+            )[:1 + result.requires_grad]
+            for i, call in enumerate(calls):
+                cases[f"{dtype} {i} stock"] = call
+                if dtype != torch.float32:
+                    cases[f"{dtype} {i} swamp"] = with_swamp(call, half_precision=True)
+        times = least(cases, options.rounds, options.slice)
+        cells = (" / ".join(
+            f"{times[f'{dtype} {i} {peer}'] / times[f'{torch.float32} {i} stock']:.1f}"
+            for i in range(len(calls)))
+            for dtype in (torch.bfloat16, torch.float16) for peer in ("swamp", "stock"))
+        print(f"| {name} | {whose} | {' | '.join(cells)} |", flush=True)
+
+
 compiled = False
 OPERATORS = (linear, products, softmax, cross_entropy, linear_cross_entropy, norms,
              residual_add, attention)

@@ -3,8 +3,9 @@
 /// Every element is computed alone and rounded once: float32 in double
 /// arithmetic, with errors of at most 0.501 ulp (0.6 backward; of tanh,
 /// sigmoid, exp, expm1 and rsqrt at the saved result), 16-bit elements in
-/// float32 (powers in double). Special values are those of C's functions. The
-/// results have the same bits on every machine, and do not depend on the shape.
+/// float32 (powers in double, but x^2, x^3, x^-1 and x^-2). Special values are
+/// those of C's functions. The results have the same bits on every machine, and
+/// do not depend on the shape.
 ///
 /// Common to all functions: a Machine of null is the default machine. Matrices
 /// are float16, bfloat16 or float32; those of one call have the same dtype and

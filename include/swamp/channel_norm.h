@@ -27,15 +27,18 @@ struct SumShape {
   std::size_t inner = 1;  ///< elements of the dimensions after
 };
 
-/// sum adds up one dimension of an array. Of no terms the sum is 0.
+/// sum adds up one dimension of an array, or of its product with another. Of no
+/// terms the sum is 0.
 ///
 /// @param x float16, bfloat16, float32 or float64 of outer * terms * inner
 ///   elements, [outer, terms, inner]
 /// @param shape sizes
 /// @param[out] sums [outer, inner]
 /// @param machine where to run; null: the default machine
+/// @param factor the data of an array like x, by whose elements the terms are
+///   multiplied, in double; may be x.data; needs an `inner` of 1; null: 1
 SWAMP_API void sum(const Tensor& x, const SumShape& shape, double* sums,
-                   Machine* machine = nullptr);
+                   Machine* machine = nullptr, const void* factor = nullptr);
 
 /// ChannelShape divides the rows of a matrix, which are the positions of one
 /// channel of one image: row = image * channels + channel.

@@ -53,19 +53,22 @@ namespace {
 using at::Tensor;
 using OptionalActivation = std::optional<ActivationOptions>;
 
-// is_taken() returns whether an activation of x is swamp's. Of 16 bits
-// PyTorch's others are faster, so only `reproducible` replaces them.
-bool is_taken(const Tensor& x, Activation function) {
+// is_taken() returns whether an activation of x, or its gradient, is swamp's.
+// Of 16 bits PyTorch's others are faster, so only `reproducible` replaces them.
+bool is_taken(const Tensor& x, Activation function, bool is_gradient = false) {
   const at::ScalarType type = x.scalar_type();
   const bool is_faster =
-      function == Activation::gelu || function == Activation::gelu_tanh ||
-      function == Activation::tanh || function == Activation::softplus;
+      function == Activation::gelu_tanh ||
+      (function == Activation::gelu && type == at::kHalf) ||
+      (!is_gradient &&
+       (function == Activation::tanh || function == Activation::softplus ||
+        function == Activation::pow));  // see Power
   return is_switched(type) && (is_faster || is_reproducible()) &&
          is_plain(x, type) && x.numel() != 0;
 }
 
 bool are_taken(const Tensor& grad, const Tensor& x, Activation function) {
-  return is_taken(x, function) && is_plain(grad, x.scalar_type()) &&
+  return is_taken(x, function, true) && is_plain(grad, x.scalar_type()) &&
          grad.sizes() == x.sizes();
 }
 
@@ -180,14 +183,23 @@ struct Elu {
 };
 
 // PyTorch computes some powers by products, quotients and roots, which have the
-// same bits on every CPU, but for the roots of 16 bits.
+// same bits on every CPU, but for the roots of 16 bits. Those of float16 take
+// 20 times as long as those of float32; those of bfloat16 that are two
+// operations are rounded twice. Other powers are swamp's if `reproducible`.
 struct Power {
   static OptionalActivation options(const Tensor& x,
                                     const at::Scalar& exponent) {
     if (!fits_float(exponent)) return {};
     const auto number = exponent.to<float>();
-    for (const float exact : {0.0f, 1.0f, 2.0f, 3.0f, -1.0f, -2.0f}) {
-      if (number == exact) return {};
+    if (number == 0 || number == 1) return {};
+    const bool is_twice = number == 3 || number == -2;
+    if (is_twice || number == 2 || number == -1) {
+      if (x.scalar_type() != at::kHalf &&
+          (!is_twice || x.scalar_type() != at::kBFloat16)) {
+        return {};
+      }
+    } else if (!is_reproducible()) {
+      return {};
     }
     if (std::fabs(number) == 0.5f && !is_half(x.scalar_type())) return {};
     if (number == -0.5f) return ActivationOptions{Activation::rsqrt};

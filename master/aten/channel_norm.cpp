@@ -1,7 +1,9 @@
 // PyTorch's sum, batch norm and group norm with their gradients, which are
 // swamp's with `reproducible`: PyTorch's depend on the number of threads or on
-// the CPU. mean() and the losses call sum(). Everything else, and wrong
-// arguments, go to PyTorch's own kernels.
+// the CPU. mean() and the losses call sum(). Of float16, group norm and vector
+// norm are also swamp's with `half_precision`, because PyTorch's are 3 to 10
+// times slower than its float32's. Everything else, and wrong arguments, go to
+// PyTorch's own kernels.
 #include "swamp/channel_norm.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -9,6 +11,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
 #include <ATen/ops/native_batch_norm_backward_cpu_dispatch.h>
 #include <ATen/ops/native_batch_norm_cpu_dispatch.h>
 #include <ATen/ops/native_group_norm_backward_cpu_dispatch.h>
@@ -34,16 +37,20 @@ using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 // is_replaced() returns whether x is a tensor of whose operators swamp replaces
-// those that depend on the CPU.
-bool is_replaced(const Tensor& x) {
+// those that depend on the CPU, or those that are slow in float16.
+bool is_replaced(const Tensor& x, bool is_slow = false) {
   const at::ScalarType type = x.scalar_type();
-  return is_reproducible() && (is_half(type) || type == at::kFloat) &&
-         is_plain(x, type) && x.numel() != 0;
+  const bool is_taken = is_reproducible()
+                            ? is_half(type) || type == at::kFloat
+                            : is_slow && type == at::kHalf && is_switched(type);
+  return is_taken && is_plain(x, type) && x.numel() != 0;
 }
 
-// sum_of() adds up the dimensions of `mask`. It returns a float64 tensor of the
-// others, or nothing if each has one element.
-std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask) {
+// sum_of() adds up the dimensions of `mask`, or the squares. It returns a
+// float64 tensor of the others, or nothing if each has one element, or if the
+// squares are not those of the last dimensions.
+std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask,
+                             bool squares) {
   Tensor from;
   // The sizes of runs of dimensions that are added up, or kept.
   std::vector<std::int64_t> sizes;
@@ -68,15 +75,19 @@ std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask) {
       (i < run ? shape.outer : shape.inner) *=
           static_cast<std::size_t>(sizes[i]);
     }
+    if (squares && shape.inner != 1) return {};
     const Tensor sums =
         at::empty({static_cast<std::int64_t>(shape.outer * shape.inner)},
                   x.options().dtype(at::kDouble));
     translated([&] {
-      swamp::sum({const_cast<void*>(const_data(from)),
-                  static_cast<std::size_t>(from.numel()),
-                  *scalar_type(from.scalar_type())},
-                 shape, static_cast<double*>(mutable_data(sums)));
+      const void* const terms = const_data(from);
+      swamp::sum(
+          {const_cast<void*>(terms), static_cast<std::size_t>(from.numel()),
+           *scalar_type(from.scalar_type())},
+          shape, static_cast<double*>(mutable_data(sums)), nullptr,
+          squares ? terms : nullptr);
     });
+    squares = false;
     from = sums;
     sizes[run] = 1;
   }
@@ -84,12 +95,13 @@ std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask) {
   return from;
 }
 
-// summed() returns the sum in the shape that PyTorch's has, or nothing if it is
-// not swamp's. A narrower dtype than x's would round each element first.
+// summed() returns the sum, or the root of the sum of squares, in the shape
+// that PyTorch's has, or nothing if it is not swamp's. A narrower dtype than
+// x's would round each element first.
 std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
-                             bool keepdim,
-                             std::optional<at::ScalarType> dtype) {
-  if (!is_replaced(x)) return {};
+                             bool keepdim, std::optional<at::ScalarType> dtype,
+                             bool is_norm = false) {
+  if (!is_replaced(x, is_norm)) return {};
   const at::ScalarType to = dtype.value_or(x.scalar_type());
   if (to != x.scalar_type() && to != at::kFloat && to != at::kDouble) return {};
   std::vector<bool> mask(static_cast<std::size_t>(x.dim()),
@@ -103,7 +115,7 @@ std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
       one = true;
     }
   }
-  const std::optional<Tensor> sums = sum_of(x, mask);
+  const std::optional<Tensor> sums = sum_of(x, mask, is_norm);
   if (!sums.has_value()) return {};
   std::vector<std::int64_t> sizes;
   for (std::int64_t d = 0; d < x.dim(); ++d) {
@@ -113,7 +125,7 @@ std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
       sizes.push_back(1);
     }
   }
-  return sums->to(to).view(sizes);
+  return (is_norm ? sums->sqrt() : *sums).to(to).view(sizes);
 }
 
 Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
@@ -134,6 +146,19 @@ Tensor& sum_out(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
   at::native::resize_output(out, result->sizes());
   at::assert_no_internal_overlap(out);
   return out.copy_(*result);
+}
+
+Tensor vector_norm(const Tensor& x, const at::Scalar& order,
+                   at::OptionalIntArrayRef dim, bool keepdim,
+                   std::optional<at::ScalarType> dtype) {
+  std::optional<Tensor> result;
+  if (x.scalar_type() == at::kHalf && !order.isComplex() &&
+      order.toDouble() == 2) {
+    result = summed(x, dim, keepdim, dtype, true);
+  }
+  return result.has_value()
+             ? *result
+             : at::cpu::linalg_vector_norm(x, order, dim, keepdim, dtype);
 }
 
 // ---- Norms
@@ -365,7 +390,7 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& x,
 
 bool has_groups(const Tensor& x, std::int64_t images, std::int64_t channels,
                 std::int64_t positions, std::int64_t groups) {
-  return is_replaced(x) && groups > 0 && images > 0 && channels > 0 &&
+  return is_replaced(x, true) && groups > 0 && images > 0 && channels > 0 &&
          channels % groups == 0 && x.numel() == images * channels * positions;
 }
 
@@ -409,6 +434,7 @@ Three group_norm_backward(const Tensor& grad, const Tensor& x,
 void register_channels(torch::Library& library) {
   library.impl("sum.dim_IntList", &sum);
   library.impl("sum.IntList_out", &sum_out);
+  library.impl("linalg_vector_norm", &vector_norm);
   library.impl("native_batch_norm", &batch_norm);
   library.impl("native_batch_norm_backward", &batch_norm_backward);
   library.impl("native_group_norm", &group_norm);

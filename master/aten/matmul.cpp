@@ -1,9 +1,8 @@
-// PyTorch's operators mm, addmm, bmm, baddbmm and addbmm, with `reproducible`
-// also addmv (so mv) and dot, and swamp::wgrad_gemm_accum. All forms are one
-// Operator: run() either computes it by swamp::product(), or leaves it to
-// PyTorch's kernel, which also refuses what is wrong. linear and bilinear,
-// which PyTorch composes of other operators, are composed so that a bias is
-// added before the result is rounded.
+// PyTorch's operators mm, addmm, bmm, baddbmm, addbmm, addmv (so mv) and dot,
+// and swamp::wgrad_gemm_accum. All forms are one Operator: run() either
+// computes it by swamp::product(), or leaves it to PyTorch's kernel, which also
+// refuses what is wrong. linear and bilinear, which PyTorch composes of other
+// operators, are composed so that a bias is added before the result is rounded.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -21,6 +20,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -41,6 +41,7 @@
 #include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 #include "swamp/aten.h"
+#include "swamp/channel_norm.h"
 #include "swamp/product.h"
 
 namespace swamp::aten {
@@ -238,10 +239,25 @@ using Baddbmm =
 using Addbmm =
     Sum<3, &at::cpu::addbmm, &at::cpu::addbmm_, &at::cpu::addbmm_out, true>;
 
-// Products of vectors are PyTorch's unless `reproducible`: swamp's one chain of
-// sums is slower.
+// With `reproducible`, the product of vectors is one chain of sums, which is
+// slow; with `half_precision` only PyTorch's of bfloat16 is slower than a sum
+// in double.
 at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
   at::Tensor result;
+  if (is_lazy(x) || is_lazy(y)) return at::cpu::dot(x, y);
+  if (!is_reproducible() && is_switched(at::kBFloat16) &&
+      is_plain(x, at::kBFloat16) && is_plain(y, at::kBFloat16) &&
+      x.dim() == 1 && x.sizes() == y.sizes()) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const at::Tensor a = row_major(x), b = row_major(y);
+    double sum = 0;
+    translated([&] {
+      const auto count = static_cast<std::size_t>(x.numel());
+      swamp::sum({const_cast<void*>(const_data(a)), count, kBFloat16},
+                 {1, count, 1}, &sum, nullptr, const_data(b));
+    });
+    return at::scalar_tensor(sum, x.options());
+  }
   if (is_reproducible() && x.dim() == 1 && y.dim() == 1) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     if (run({2, x.unsqueeze(0), y.unsqueeze(1), nullptr, nullptr}, result)) {
@@ -251,27 +267,29 @@ at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
   return at::cpu::dot(x, y);
 }
 
-// run_vector() is run() with a vector as the column b. `out` may be null.
+// run_vector() is run() with a vector as the row a, which is faster than as the
+// column b. `out` may be null.
 bool run_vector(const at::Tensor& self, const at::Tensor& a,
                 const at::Tensor& x, at::Tensor* out, const at::Scalar& beta,
                 const at::Scalar& alpha, at::Tensor& result) {
-  if (!is_reproducible() || a.dim() != 2 || x.dim() != 1 || self.dim() > 1 ||
+  if (!is_product_taken(a.scalar_type()) || a.dim() != 2 || x.dim() != 1 ||
+      self.dim() > 1 ||
       (out != nullptr && (out->dim() != 1 || out->size(0) != a.size(0)))) {
     return false;
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const auto column = [](const at::Tensor& vector) {
-    return vector.dim() == 0 ? vector : vector.unsqueeze(1);
+  const auto row = [](const at::Tensor& vector) {
+    return vector.dim() == 0 ? vector : vector.unsqueeze(0);
   };
   const bool in_place = out != nullptr && out->is_same(self);
-  const at::Tensor added = column(self);
-  at::Tensor sums = out != nullptr ? column(*out) : at::Tensor();
-  if (!run({2, a, column(x), in_place ? &sums : &added,
+  const at::Tensor added = row(self);
+  at::Tensor sums = out != nullptr ? row(*out) : at::Tensor();
+  if (!run({2, row(x), a.t(), in_place ? &sums : &added,
             out != nullptr ? &sums : nullptr, beta, alpha},
            result)) {
     return false;
   }
-  result = result.select(1, 0);
+  result = result.select(0, 0);
   return true;
 }
 

@@ -1,7 +1,7 @@
 // PyTorch's operators log_softmax, cross_entropy_loss, layer_norm and rms_norm
 // for float16 and bfloat16, and with `reproducible` also for float32, with
-// softmax: if switched on, swamp's row operators; else, and for everything else,
-// PyTorch's own kernels. nll_loss, and cross_entropy_loss of class
+// softmax: if switched on, swamp's row operators; else, and for everything
+// else, PyTorch's own kernels. nll_loss, and cross_entropy_loss of class
 // probabilities, are then PyTorch's in float32, because sums of float16 losses
 // are inf.
 //
@@ -23,6 +23,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/max_pool1d_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/native_layer_norm_backward_cpu_dispatch.h>
 #include <ATen/ops/native_layer_norm_cpu_dispatch.h>
 #include <ATen/ops/nll_loss_nd_compositeimplicitautograd_dispatch.h>
@@ -313,6 +314,21 @@ Tensor cross_entropy_loss_autocast(const Tensor& x, const Tensor& target,
                                        label_smoothing);
 }
 
+// max_pool1d() without a gradient, in which PyTorch calls no other operator.
+Tensor max_pool1d(const Tensor& x, at::IntArrayRef size, at::IntArrayRef stride,
+                  at::IntArrayRef padding, at::IntArrayRef dilation,
+                  bool ceil_mode) {
+  const auto stock = [&](const Tensor& input) {
+    return at::compositeimplicitautograd::max_pool1d(
+        input, size, stride, padding, dilation, ceil_mode);
+  };
+  if ((x.requires_grad() && at::GradMode::is_enabled()) ||
+      !is_half(x.scalar_type()) || !is_widened(x, x, {})) {
+    return stock(x);
+  }
+  return stock(x.to(at::kFloat)).to(x.scalar_type());
+}
+
 // is_norm() returns whether swamp computes a norm over the last dimensions of
 // x, whose sizes are `sizes`.
 bool is_norm(const Tensor& x, c10::SymIntArrayRef sizes,
@@ -449,6 +465,7 @@ void register_composite_rows(torch::Library& library) {
   library.impl("rms_norm", &rms_norm);
   library.impl("cross_entropy_loss", &cross_entropy_loss);
   library.impl("nll_loss_nd", &nll_loss);
+  library.impl("max_pool1d", &max_pool1d);
 }
 
 void register_autocast_rows(torch::Library& library) {

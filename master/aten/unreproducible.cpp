@@ -1,12 +1,15 @@
-// PyTorch's operators that swamp does not replace and whose bits depend on the
-// number of threads or on the CPU. With `reproducible`, a kernel in front of
-// those of the backends (the key BackendSelect, which these operators do not
-// use) runs the operator on one thread if that makes its bits the same
-// everywhere. Otherwise it warns once, or throws.
+// Kernels in front of PyTorch's own (the key BackendSelect, which these
+// operators do not use), of operators that swamp does not replace:
+// - With `half_precision` some of 16 bits are PyTorch's float32 kernel, whose
+//   results are rounded once: its 16-bit kernels are several times slower.
+// - With `reproducible`, an operator whose bits depend on the number of threads
+//   runs on one thread if that makes its bits the same everywhere. Otherwise,
+//   and if they depend on the CPU, it warns once, or throws.
 //
 // Fake, functional and batched tensors, and modes, have keys before
 // BackendSelect, so only operators that compute are seen here.
 #include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 #include <omp.h>
@@ -17,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "master/aten/overrides.h"
@@ -28,6 +32,13 @@ namespace {
 constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4;
 constexpr unsigned k16Bits = kHalf | kBfloat16, kAll = kFloat | k16Bits;
 
+constexpr unsigned bit_of(at::ScalarType type) {
+  return type == at::kFloat      ? kFloat
+         : type == at::kHalf     ? kHalf
+         : type == at::kBFloat16 ? kBfloat16
+                                 : 0;
+}
+
 enum class Depends {
   kThreads,  // one thread has the same bits on every CPU
   kCpu,
@@ -36,9 +47,14 @@ enum class Depends {
 
 struct Row {
   const char* name;  // the operator that writes its result in place has it, too
-  unsigned types;
+  unsigned types;    // whose bits depend on
   Depends depends;
+  unsigned widened = 0;  // types that are computed in float32
 };
+
+constexpr Row widened(const char* name, unsigned types) {
+  return {name, 0, Depends::kCpu, types};
+}
 
 // tests/torch/package_unreproducible.py has a call of each. add() and sub() of
 // an alpha other than 1 also depend on the CPU, but every call would be slower.
@@ -83,9 +99,18 @@ constexpr Row kRows[] = {
     {"upsample_bicubic2d", kAll, Depends::kCpu},
     {"_upsample_bilinear2d_aa", kFloat, Depends::kCpu},
     {"_upsample_bicubic2d_aa", kFloat, Depends::kCpu},
-    {"grid_sampler_2d", kFloat, Depends::kCpu},
-    {"grid_sampler_2d_backward", kFloat, Depends::kCpu},
+    {"grid_sampler_2d", kFloat, Depends::kCpu, k16Bits},
+    {"grid_sampler_2d_backward", kFloat, Depends::kCpu, k16Bits},
     {"normal_", kAll, Depends::kCpu},
+    widened("amax", k16Bits),
+    widened("amin", k16Bits),
+    widened("argmax", k16Bits),
+    widened("argmin", k16Bits),
+    widened("col2im", k16Bits),  // the gradient of unfold()
+    widened("_embedding_bag_dense_backward", k16Bits),
+    widened("grid_sampler_3d", k16Bits),
+    widened("grid_sampler_3d_backward", k16Bits),
+    widened("mse_loss_backward", kBfloat16),
 };
 
 // What enable() chose; and how often, because each choice warns again.
@@ -105,6 +130,50 @@ class OneThread {
   int before_;
 };
 
+// Copies of smaller tensors take longer than PyTorch's slow kernels.
+constexpr std::int64_t kLeastElements = 4096;
+
+// narrow_type() returns the 16-bit dtype that all floating-point tensors of a
+// call have, or nothing if the call can't be computed in float32, or is small.
+std::optional<at::ScalarType> narrow_type(const c10::FunctionSchema& schema,
+                                          const torch::jit::Stack& stack) {
+  std::optional<at::ScalarType> found;
+  std::int64_t largest = 0;
+  for (std::size_t i = stack.size() - schema.arguments().size();
+       i < stack.size(); ++i) {
+    if (!stack[i].isTensor()) continue;
+    const at::Tensor& x = stack[i].toTensor();
+    if (!x.defined()) continue;
+    const at::ScalarType type = x.scalar_type();
+    if (!is_plain(x, type)) return {};
+    if (at::isIntegralType(type, true)) continue;
+    if (!is_half(type) || found.value_or(type) != type) return {};
+    found = type;
+    largest = std::max(largest, x.numel());
+  }
+  return largest < kLeastElements ? std::nullopt : found;
+}
+
+// run_wide() runs an operator on float32 copies of its tensors of a 16-bit
+// type, and rounds the results. The operator writes no argument.
+void run_wide(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+              torch::jit::Stack* stack, at::ScalarType type) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const std::size_t first = stack->size() - op.schema().arguments().size();
+  const auto convert = [&](at::ScalarType from, at::ScalarType to) {
+    for (std::size_t i = first; i < stack->size(); ++i) {
+      c10::IValue& value = (*stack)[i];
+      if (value.isTensor() && value.toTensor().defined() &&
+          value.toTensor().scalar_type() == from) {
+        value = value.toTensor().to(to);
+      }
+    }
+  };
+  convert(type, at::kFloat);
+  op.redispatchBoxed(keys, stack);
+  convert(at::kFloat, type);
+}
+
 class Kernel final : public c10::OperatorKernel {
  public:
   explicit Kernel(const Row& row) : row_(row) {}
@@ -113,6 +182,13 @@ class Kernel final : public c10::OperatorKernel {
                   torch::jit::Stack* stack) {
     keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER,
                                       c10::DispatchKey::BackendSelect);
+    if (is_widened()) {
+      const auto type = narrow_type(op.schema(), *stack);
+      if (type.has_value() && (row_.widened & bit_of(*type)) != 0) {
+        run_wide(op, keys, stack, *type);
+        return;
+      }
+    }
     if (is_reproducible() && has_type(op, *stack)) {
       if (row_.depends == Depends::kThreads) {
         const OneThread guard;
@@ -125,6 +201,12 @@ class Kernel final : public c10::OperatorKernel {
   }
 
  private:
+  // With `reproducible`, float32 must have the same bits everywhere.
+  bool is_widened() const {
+    return row_.widened != 0 && (is_reproducible() ? (row_.types & kFloat) == 0
+                                                   : is_half_precision());
+  }
+
   bool has_type(const c10::OperatorHandle& op,
                 const torch::jit::Stack& stack) const {
     const std::size_t count = op.schema().arguments().size();
@@ -132,12 +214,7 @@ class Kernel final : public c10::OperatorKernel {
       if (!stack[i].isTensor()) continue;
       const at::Tensor& x = stack[i].toTensor();
       if (!x.defined() || !x.is_cpu()) continue;
-      const at::ScalarType type = x.scalar_type();
-      const unsigned bit = type == at::kFloat      ? kFloat
-                           : type == at::kHalf     ? kHalf
-                           : type == at::kBFloat16 ? kBfloat16
-                                                   : 0;
-      if ((row_.types & bit) != 0) return true;
+      if ((row_.types & bit_of(x.scalar_type())) != 0) return true;
     }
     return false;
   }

@@ -277,8 +277,8 @@ TEST(Activation, PowersAreRoundedOnce) {
     Elements x(type, values), y = x;
     for (const Activation function : {Activation::pow, Activation::pow_base}) {
       for (const float beta :
-           {-127.5f, -37.0f, -3.0f, -0.5f, -0.3f, 0x1p-30f, 0.25f, 0.5f, 1.7f,
-            2.0f, 5.0f, 6.0f, 127.3f, 10000.0f, 8388609.0f}) {
+           {-127.5f, -37.0f, -3.0f, -2.0f, -1.0f, -0.5f, -0.3f, 0x1p-30f, 0.25f,
+            0.5f, 1.7f, 2.0f, 3.0f, 5.0f, 6.0f, 127.3f, 10000.0f, 8388609.0f}) {
         activation(x.matrix(), y.matrix(), options_of(function, beta));
         for (std::size_t i = 0; i < values.size();
              i += type == kFloat32 ? 7 : 1) {
@@ -337,6 +337,25 @@ TEST(Activation, SpecialValuesAreOfC) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         expect(x, y, i, row.exact(x.value(i)),
                static_cast<float>(static_cast<int>(row.function)));
+      }
+    }
+  }
+}
+
+// Of powers that are products.
+TEST(Activation, GradientsOfWholePowers) {
+  for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+    const std::vector<float> values = inputs(type);
+    Elements x(type, values), dx = x,
+                              ones(type, std::vector<float>(values.size(), 1));
+    for (const float beta : {-2.0f, -1.0f, 2.0f, 3.0f}) {
+      activation_backward(ones.matrix(), x.matrix(), dx.matrix(),
+                          options_of(Activation::pow, beta));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const Real at = x.value(i);
+        ASSERT_LE(ulps(type, dx.value(i), Real{beta} * std::pow(at, beta - 1)),
+                  0.6L)
+            << static_cast<double>(at) << ' ' << beta << ' ' << dx.value(i);
       }
     }
   }

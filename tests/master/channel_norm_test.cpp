@@ -21,7 +21,8 @@ Real real(const Values& values, std::size_t i) {
   return Real{widen(values.matrix.dtype, values.memory.data(), i)};
 }
 
-// Sums of one chunk and of many, of neighbours and of lines, and sums of sums.
+// Sums of one chunk and of many, of neighbours and of lines, and sums of sums;
+// of numbers, squares and products.
 TEST(ChannelNorm, Sum) {
   const SumShape shapes[] = {{1, 1, 1},     {3, 17, 1},    {2, 8192, 1},
                              {2, 8193, 1},  {1, 70001, 1}, {1, 300, 7},
@@ -32,24 +33,33 @@ TEST(ChannelNorm, Sum) {
       const std::size_t results = shape.outer * shape.inner;
       const std::size_t count = results * shape.terms;
       const Values x(1, count, type, count);
-      std::vector<double> sums(results, -1);
-      sum({x.matrix.data, count, type}, shape, sums.data());
-      for (std::size_t k = 0; k < results; ++k) {
-        Real expected = 0, size = 0;
-        for (std::size_t t = 0; t < shape.terms; ++t) {
-          const std::size_t i =
-              (k / shape.inner * shape.terms + t) * shape.inner +
-              k % shape.inner;
-          const Real value =
-              type == kFloat64
-                  ? Real{reinterpret_cast<const double*>(x.memory.data())[i]}
-                  : real(x, i);
-          expected += value;
-          size += std::fabs(value);
+      const Values other(1, count, type, count + 1);
+      const auto value_of = [&](const Values& of, std::size_t i) {
+        return type == kFloat64
+                   ? Real{reinterpret_cast<const double*>(of.memory.data())[i]}
+                   : real(of, i);
+      };
+      for (const Values* by :
+           {static_cast<const Values*>(nullptr), &x, &other}) {
+        if (by != nullptr && shape.inner != 1) continue;
+        std::vector<double> sums(results, -1);
+        sum({x.matrix.data, count, type}, shape, sums.data(), nullptr,
+            by == nullptr ? nullptr : by->matrix.data);
+        for (std::size_t k = 0; k < results; ++k) {
+          Real expected = 0, size = 0;
+          for (std::size_t t = 0; t < shape.terms; ++t) {
+            const std::size_t i =
+                (k / shape.inner * shape.terms + t) * shape.inner +
+                k % shape.inner;
+            const Real value =
+                value_of(x, i) * (by == nullptr ? 1 : value_of(*by, i));
+            expected += value;
+            size += std::fabs(value);
+          }
+          ASSERT_LE(std::fabs(Real{sums[k]} - expected), 1e-14L * size)
+              << kFloatFormats[type].name << ' ' << shape.outer << ' '
+              << shape.terms << ' ' << shape.inner;
         }
-        ASSERT_LE(std::fabs(Real{sums[k]} - expected), 1e-14L * size)
-            << kFloatFormats[type].name << ' ' << shape.outer << ' '
-            << shape.terms << ' ' << shape.inner;
       }
     }
   }
@@ -210,6 +220,10 @@ TEST(ChannelNorm, Errors) {
          sum({x.matrix.data, 24, kFloat8E4M3FN}, {1, 24, 1}, sums.data());
        },
        "x.dtype: got 4 (float8_e4m3fn), expected", SWAMP_UNSUPPORTED},
+      {[&] {
+         sum(all, {2, 3, 4}, sums.data(), nullptr, all.data);
+       },
+       "shape.inner: got 4, expected 1, because there is a factor"},
       {[&] {
          sum(all, {1, 24, 1}, nullptr);
        },

@@ -91,8 +91,10 @@ slave::ActivationArgs sample(std::size_t columns, int variant) {
   using Args = slave::ActivationArgs;
   const std::size_t function =
       (columns + static_cast<std::size_t>(variant)) % Args::count;
+  const float exponents[] = {1.5f, 2, 3, -1, -2};
+  const float beta = function == Args::pow ? exponents[variant % 5] : 1.5f;
   return {
-      columns, static_cast<Args::Function>(function), 1.5f, 2.0f, 1.25f, 1.75f,
+      columns, static_cast<Args::Function>(function), beta, 2.0f, 1.25f, 1.75f,
       0};
 }
 template <>

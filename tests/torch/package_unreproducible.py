@@ -1,11 +1,13 @@
-"""PyTorch's operators whose bits depend on the threads or the CPU, with
-reproducible=True: index_put, the gradient of x[index] and prod run on one thread; the
-others warn once, or raise, and have the same results."""
+"""PyTorch's operators in front of which swamp has a kernel. With reproducible=True those
+whose bits depend on the threads or the CPU: index_put, the gradient of x[index] and prod
+run on one thread; the others warn once, or raise, and have the same results. With
+half_precision=True some of 16 bits are computed in float32."""
 
 import threading
 import warnings
 
-from support import TestCase, main, on_threads
+from support import TestCase, caught, main, on_threads
+from half_precision import HALF, randn
 
 import torch
 import torch.nn.functional as F
@@ -80,6 +82,27 @@ CALLS = {
     "grid_sampler_2d_backward": (backward(sampled), torch.float32),
     "normal_": (lambda x: torch.manual_seed(0) and x.clone().normal_(), torch.float32),
 }
+IDS = torch.arange(300) % 50
+PAIR = [3, 3], [1, 1], [1, 1], [1, 1]
+# operator: its arguments; tuples are the shapes of tensors. Those of 16 bits are computed
+# in float32.
+WIDENED = {
+    "amax": [(65, 70), [-1]],
+    "amin": [(65, 7, 10), [0, 2], True],
+    "argmax": [(65, 70), -1],
+    "argmin": [(65, 70)],
+    "col2im": [(2, 27, 81), [9, 9], *PAIR],
+    "_embedding_bag_dense_backward": [
+        (60, 90), IDS, torch.arange(300) // 5, torch.full((60,), 5),
+        torch.empty(0, dtype=torch.long), 50, False, 1, None],
+    "grid_sampler_2d": [(2, 5, 21, 20), (2, 8, 9, 2), 0, 0, False],
+    "grid_sampler_2d_backward": [(2, 5, 8, 9), (2, 5, 21, 20), (2, 8, 9, 2), 0, 1, True,
+                                 [True, True]],
+    "grid_sampler_3d": [(2, 3, 9, 10, 11), (2, 4, 5, 6, 3), 0, 0, False],
+    "grid_sampler_3d_backward": [(2, 3, 4, 5, 6), (2, 3, 9, 10, 11), (2, 4, 5, 6, 3), 0, 1,
+                                 True, [True, False]],
+    "mse_loss_backward": [(), (60, 70), (60, 70), 1],
+}
 # Operators that run on one thread.
 ALONE = {"_index_put_impl_", "put_", "prod"}
 
@@ -96,18 +119,78 @@ def messages(call):
     return [str(one.message) for one in found if "reproducible" in str(one.message)]
 
 
+def arguments_of(name, dtype, layout="rows", rows=None):
+    """The arguments of a row of WIDENED; with `rows`, that many of the tensors."""
+    return [one if not isinstance(one, tuple)
+            else randn(dtype=dtype) if not one
+            else randn(*one, dtype=dtype, layout=layout, seed=i)[:rows]
+            for i, one in enumerate(WIDENED[name])]
+
+
+def results(name, arguments, **switches):
+    """What an operator returns, or its error."""
+    swamp_torch.enable(unreproducible="ignore", **switches)
+    found = caught(lambda: getattr(torch.ops.aten, name)(*arguments))
+    return [found] if isinstance(found, torch.Tensor) else list(found)
+
+
+class Widened(TestCase):
+    def tearDown(self):
+        swamp_torch.enable()
+
+    def assert_results(self, ours, theirs, message):
+        for a, b in zip(ours, theirs, strict=True):
+            if isinstance(b, torch.Tensor):
+                self.assert_same(a, b, message)
+                self.assertEqual(a.stride(), b.stride(), message)
+            else:
+                self.assertEqual(a, b, message)
+
+    def test_rounded_once(self):
+        """Of any layout the results are float32's, rounded, with PyTorch's strides."""
+        for name in WIDENED:
+            for dtype in HALF[name == "mse_loss_backward":]:
+                for layout in ("rows", "columns", "slice", "steps", "expanded"):
+                    ours = arguments_of(name, dtype, layout)
+                    stock = results(name, ours)
+                    expected = [x if x is None else torch.empty_like(x).copy_(y)
+                                for x, y in zip(stock, results(name, [
+                                    x.float() if isinstance(x, torch.Tensor)
+                                    and x.dtype == dtype else x for x in ours]))]
+                    for switch in ("half_precision", "reproducible"):
+                        depends = "2d" in name and switch == "reproducible"  # on the CPU
+                        self.assert_results(results(name, ours, **{switch: True}),
+                                            stock if depends else expected,
+                                            (name, dtype, layout, switch))
+
+    def test_anything_else_is_stock(self):
+        """Small and empty tensors, other dtypes, and two of them."""
+        for name in WIDENED:
+            rows = (None,) if "bag" in name else (None, 0, 1)
+            calls = [arguments_of(name, dtype, rows=k) for k in rows
+                     for dtype in (*HALF, torch.float32, torch.float64)
+                     if k is not None or dtype not in HALF]
+            ours = arguments_of(name, torch.float16)
+            last = max(i for i, x in enumerate(ours) if isinstance(x, torch.Tensor)
+                       and x.is_floating_point())
+            ours[last] = ours[last].double()
+            for arguments in (*calls, ours):
+                self.assert_results(results(name, arguments, half_precision=True),
+                                    results(name, arguments), name)
+
+
 class Unreproducible(TestCase):
     def tearDown(self):
         swamp_torch.enable()
 
     def test_table(self):
-        """CALLS and ALONE have all operators that swamp registers, but for those that
-        write their result in place."""
+        """CALLS, ALONE and WIDENED have all operators that swamp registers, but for those
+        that write their result in place."""
         registered = {
             name[len("aten::"):] for name in
             torch._C._dispatch_get_registrations_for_dispatch_key("BackendSelect")
             if "unreproducible" in torch._C._dispatch_dump(name)}
-        known = {*CALLS, *ALONE}
+        known = {*CALLS, *ALONE, *WIDENED}
         in_place = {"_.".join(name.split(".")) if "." in name else name + "_"
                     for name in known}
         self.assertEqual(registered - (in_place - known), known)

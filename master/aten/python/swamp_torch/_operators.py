@@ -45,12 +45,19 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             AMX, and most of them on those with AVX512-BF16: README, Limits); and
             whether
             ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
-            of class indices, ``layer_norm``, ``rms_norm``, ``gelu``, ``tanh`` and
-            ``softplus`` of such tensors are swamp's, with float32 arithmetic
+            of class indices, ``layer_norm``, ``rms_norm``, ``gelu`` (in bfloat16
+            only the one by tanh), ``tanh``, ``softplus``, ``mv`` and ``addmv`` of such
+            tensors are swamp's, with float32 arithmetic
             inside, under autocast too, which then does not copy the logits to
-            float32. ``nll_loss`` and
-            ``cross_entropy`` of class probabilities are PyTorch's in float32,
-            rounded once, because the sum of float16 losses may be inf.
+            float32. So are others whose 16-bit kernels in PyTorch are slow: ``dot`` of
+            bfloat16, ``pow`` with the exponents 3 and -2, and of float16 with 2 and -1, and
+            of float16 ``group_norm`` and ``norm`` of order 2 over the last dimensions (so ``normalize`` and
+            ``cosine_similarity``). PyTorch's in float32, rounded once, are ``nll_loss``
+            and ``cross_entropy`` of class probabilities, because the sum of float16
+            losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
+            ``amax``, ``amin``, ``grid_sample`` and its gradient, ``max_pool1d`` without
+            one, and the gradients of ``unfold`` (so ``fold``), ``embedding_bag`` and, in
+            bfloat16, ``mse_loss``.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
@@ -95,8 +102,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
 
     **What stays PyTorch's.** Wrong or rare arguments (empty operands, results that
     overlap operands, complex ``alpha``, dropout inside the attention) go to its
-    kernels, with its errors; ``mv``, ``addmv`` and ``dot`` unless ``reproducible``;
-    the fast path of ``nn.MultiheadAttention`` and ``nn.TransformerEncoderLayer`` in
+    kernels, with its errors; ``dot`` of float16 unless ``reproducible``; the fast path of ``nn.MultiheadAttention`` and ``nn.TransformerEncoderLayer`` in
     inference, which adds the bias of its first projection to a rounded product
     (``torch.backends.mha.set_fastpath_enabled(False)`` avoids it); and the operators
     that ``torch.func``, forward-mode and second derivatives, DTensor, ``make_fx``,
@@ -106,7 +112,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     compiled again, once for each setting of the switches, and caches on disk
     distinguish them (``torch.compiler.config.cache_key_tag`` gets a suffix). In
     transformations of ``torch.func`` and blocks of ``torch.inference_mode()`` in a
-    compiled function inductor's code remains, as does that of activations with
+    compiled function inductor's code remains, as does that of operators that are
+    PyTorch's in float32, of ``group_norm``, ``norm`` and ``pow``, of activations with
     ``out=`` and of direct calls of ``silu_backward`` and the like, and everything
     that inductor makes of other operators, so that compiled and eager training differ; code of
     ``cpp_wrapper=True`` calls PyTorch's kernels. With
