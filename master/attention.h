@@ -77,6 +77,7 @@ struct Attention {
              0,
              how.scale.value_or(static_cast<float>(
                  1 / std::sqrt(static_cast<double>(q.columns)))),
+             0,
              0},
         queries{q.batch * q.heads, q.rows, 0},
         element_bytes(kScalarTypeBytes[q.dtype]) {}
@@ -106,10 +107,12 @@ struct Attention {
 
   // packed_operations() returns the operations of attention_pack or
   // attention_unpack: rows of x, and their packed panel. `wide` is whether
-  // attention_pack also widens the rows.
+  // attention_pack also widens the rows. Packed panels are `step` floats apart;
+  // 0: dense.
   PanelOperations packed_operations(const KernelInfo& kernel, const Heads& x,
                                     const Panels& panels, float scale,
-                                    bool wide = false) const {
+                                    bool wide = false,
+                                    std::size_t step = 0) const {
     using At = slave::AttentionPackOperand;
     using To = slave::AttentionUnpackOperand;
     static_assert(int{At::x} == int{To::x} &&
@@ -125,14 +128,25 @@ struct Attention {
               operation.set_unit_bytes(At::x, rows * x.columns * element_bytes);
               operation.set_unit_bytes(
                   At::packed, panels.lanes * x.columns * sizeof(float));
-              if (kernel.operand_count == To::count) return;
-              operation.set_unit_bytes(At::wide, rows * wide_bytes);
+              // Transposing takes longer than the transfers.
+              operation.traffic_bytes +=
+                  3 * operation.operands[At::packed].unit_bytes;
+              if (kernel.operand_count != To::count) {
+                operation.set_unit_bytes(At::wide, rows * wide_bytes);
+              }
+              for (int s = At::packed; step != 0 && s < kernel.operand_count;
+                   ++s) {
+                Operand& packed_operand = operation.operands[s];
+                if (packed_operand.unit_bytes == 0) continue;
+                packed_operand.unit_step = step * sizeof(float);
+              }
             }};
   }
   PanelOperations pack_operations(const Heads& x, const Panels& panels,
-                                  bool wide = false) const {
+                                  bool wide = false,
+                                  std::size_t step = 0) const {
     return packed_operations(row_kernel<KernelFamily::attention_pack>(x.dtype),
-                             x, panels, args.scale, wide);
+                             x, panels, args.scale, wide, step);
   }
 
   // choose_lanes() sets the size of a panel: the largest that fits into LDM,

@@ -7,7 +7,6 @@
 // as many launches. The kernels and their formulas are in
 // slave/attention_args.h.
 #include <cstring>
-#include <new>
 #include <vector>
 
 #include "master/attention.h"
@@ -67,14 +66,11 @@ struct AttentionBackward : Attention {
   std::size_t padded_columns() const {
     return slave::attention_padded(q.columns);
   }
-  // keys_floats() is the size of a panel of keys and values: AttentionKeys,
-  // packed k, packed v, and the rows of k.
+  // keys_floats() is the size of a panel of keys and values: packed k, packed
+  // v, and the rows of k.
   std::size_t keys_floats() const {
-    return kKeysFloats +
-           args.lanes * (q.columns + v.columns + padded_columns());
+    return args.lanes * (q.columns + v.columns + padded_columns());
   }
-  static constexpr std::size_t kKeysFloats =
-      sizeof(slave::AttentionKeys) / sizeof(float);
   std::size_t gradient_floats() const {
     return args.lanes * (q.columns + v.columns);
   }
@@ -92,7 +88,8 @@ struct AttentionBackward : Attention {
   PanelOperations unpack_operations(const Heads& x, const Panels& panels,
                                     float scale) const {
     return packed_operations(
-        row_kernel<KernelFamily::attention_unpack>(x.dtype), x, panels, scale);
+        row_kernel<KernelFamily::attention_unpack>(x.dtype), x, panels, scale,
+        false, gradient_floats());
   }
 
   // sum_operation() adds `lines` lines, `line_step` floats apart. The units are
@@ -203,17 +200,29 @@ struct AttentionBackward : Attention {
       hidden[term] =
           hidden_queries((part.first_term + term) * slave::kMaxAttentionLanes);
     }
-    pack_keys(part, keys, first_panel, panels, hidden, packed);
+    pack_keys(part, keys, first_panel, panels, packed);
     mask.pack_keys(keys, first_panel, panels, part.first_head, part.heads);
 
     Workspace& workspace = Workspace::of_this_thread();
-    AttentionArgs backward = args;
+    std::vector<AttentionArgs> backward(part.terms, args);
+    std::vector<Operation> operations(part.terms);
     const GrainRule grains{slave::kAttentionGrain, ~std::size_t{0}, false};
     // Panels of the same term are in different launches.
     for (std::size_t i = 0; i < std::min(term_panels, panels); ++i) {
-      backward.continues = i != 0;
-      const Operation operation = backward_operation(backward);
-      RowTable table(operation, query_heads * part.terms, true, grains,
+      for (std::size_t panel = i; panel < panels; panel += term_panels) {
+        const std::size_t term = panel / term_panels;
+        const std::size_t first_key = (first_panel + panel) * keys.lanes;
+        AttentionArgs& of_panel = backward[term];
+        of_panel.continues = i != 0;
+        of_panel.rows = static_cast<std::uint32_t>(
+            std::min(keys.lanes, keys.rows - first_key));
+        of_panel.visible = visible_keys() -
+                           static_cast<std::int64_t>(first_key) +
+                           static_cast<std::int64_t>(hidden[term]);
+        operations[term] = backward_operation(of_panel);
+      }
+      RowTable table(operations.data(), (panels - i - 1) / term_panels + 1,
+                     query_heads * part.terms, true, grains,
                      workspace.segments());
       for (std::size_t head = 0; head < part.heads; ++head) {
         for (std::size_t panel = i; panel < panels; panel += term_panels) {
@@ -229,7 +238,8 @@ struct AttentionBackward : Attention {
                            : values + (g * q.rows + hidden[term]) * args.lanes,
                        terms + (at * part.terms + term) * term_floats +
                            hidden[term] * padded,
-                       packed + (head * panels + panel) * keys_floats()});
+                       packed + (head * panels + panel) * keys_floats()},
+                      term);
           }
         }
       }
@@ -244,65 +254,63 @@ struct AttentionBackward : Attention {
     const PanelOperations unpack_v = unpack_operations(v, keys, 1);
     const Operation unpack[] = {unpack_k.operations[0], unpack_k.operations[1],
                                 unpack_v.operations[0], unpack_v.operations[1]};
-    RowTable outputs(unpack, 4, 2 * part.heads * panels, false,
-                     {1, ~std::size_t{0}}, workspace.segments());
+    RowTable outputs(unpack, 4, 4 * part.heads, false, {1, ~std::size_t{0}},
+                     workspace.segments());
     for_panels(part, keys, first_panel, panels,
-               [&](std::size_t i, std::size_t first_row, std::size_t is_last) {
+               [&](std::size_t i, std::size_t first_row, std::size_t count,
+                   std::size_t is_last) {
                  float* const sums = gradients + i * gradient_floats();
-                 outputs.add(1, {row(to.dk, first_row), sums}, is_last);
+                 outputs.add(count, {row(to.dk, first_row), sums}, is_last);
                  outputs.add(
-                     1, {row(to.dv, first_row), sums + q.columns * args.lanes},
+                     count,
+                     {row(to.dv, first_row), sums + q.columns * args.lanes},
                      2 + is_last);
                });
     workspace.run(machine, outputs.list());
   }
 
-  // for_panels() visits the panels of keys of a part: number, first row of all
-  // heads, and Panels::is_last().
+  // for_panels() visits the whole panels of keys of each head of a part, and
+  // then the last one if it has fewer rows: number of the first, its first row
+  // of all heads, count, and Panels::is_last().
   template <class Visit>
   static void for_panels(const Part& part, const Panels& keys,
                          std::size_t first_panel, std::size_t panels,
                          const Visit& visit) {
+    const std::size_t first_key = first_panel * keys.lanes;
+    const std::size_t whole =
+        std::min(panels, (keys.rows - first_key) / keys.lanes);
     for (std::size_t head = 0; head < part.heads; ++head) {
-      const std::size_t head_row = (part.first_head + head) * keys.rows;
-      for (std::size_t panel = 0; panel < panels; ++panel) {
-        const std::size_t first_key = (first_panel + panel) * keys.lanes;
-        visit(head * panels + panel, head_row + first_key,
-              keys.rows - first_key < keys.lanes ? 1 : 0);
-      }
+      const std::size_t first_row =
+          (part.first_head + head) * keys.rows + first_key;
+      if (whole != 0) visit(head * panels, first_row, whole, 0);
+      if (whole == panels) continue;
+      visit(head * panels + whole, first_row + whole * keys.lanes, 1, 1);
     }
   }
 
   // pack_keys() computes the panels of keys and values of a part.
   void pack_keys(const Part& part, const Panels& keys, std::size_t first_panel,
-                 std::size_t panels, const std::vector<std::size_t>& hidden,
-                 float* packed) const {
+                 std::size_t panels, float* packed) const {
     Workspace& workspace = Workspace::of_this_thread();
-    const PanelOperations pack_k = pack_operations(k, keys, true);
-    const PanelOperations pack_v = pack_operations(v, keys);
+    const PanelOperations pack_k =
+        pack_operations(k, keys, true, keys_floats());
+    const PanelOperations pack_v =
+        pack_operations(v, keys, false, keys_floats());
     const Operation pack[] = {pack_k.operations[0], pack_k.operations[1],
                               pack_v.operations[0], pack_v.operations[1]};
-    RowTable table(pack, 4, 2 * part.heads * panels, false,
-                   {1, ~std::size_t{0}}, workspace.segments());
+    RowTable table(pack, 4, 4 * part.heads, false, {1, ~std::size_t{0}},
+                   workspace.segments());
     const std::size_t k_floats = args.lanes * q.columns;
     const std::size_t v_floats = args.lanes * v.columns;
     for_panels(
         part, keys, first_panel, panels,
-        [&](std::size_t i, std::size_t first_row, std::size_t is_last) {
-          const std::size_t panel = i % panels;
-          const std::size_t first_key = (first_panel + panel) * keys.lanes;
-          float* const to = packed + i * keys_floats();
-          new (to) slave::AttentionKeys{
-              visible_keys() - static_cast<std::int64_t>(first_key) +
-                  static_cast<std::int64_t>(
-                      hidden[panel * keys.lanes / slave::kMaxAttentionLanes]),
-              static_cast<std::uint32_t>(
-                  std::min(keys.lanes, keys.rows - first_key))};
-          float* const values = to + kKeysFloats;
-          table.add(1,
+        [&](std::size_t i, std::size_t first_row, std::size_t count,
+            std::size_t is_last) {
+          float* const values = packed + i * keys_floats();
+          table.add(count,
                     {row(k, first_row), values, values + k_floats + v_floats},
                     is_last);
-          table.add(1, {row(v, first_row), values + k_floats, nullptr},
+          table.add(count, {row(v, first_row), values + k_floats, nullptr},
                     2 + is_last);
         });
     workspace.run(machine, table.list());
@@ -333,9 +341,12 @@ struct AttentionBackward : Attention {
       for (std::size_t lines = 0; lines <= kLines; ++lines) {
         operations[lines] = sum_operation(of_keys, lines, args.lanes,
                                           gradient_floats(), false, true);
-        operations[kLines + 1 + lines] =
+        Operation& queries_sum = operations[kLines + 1 + lines];
+        queries_sum =
             sum_operation(of_queries, lines, padded, term_floats, part.is_last,
                           !part.is_first || !part.is_last);
+        // Lines that lie far apart take longer.
+        queries_sum.traffic_bytes += queries_sum.traffic_bytes / 4;
       }
       RowTable table(operations.data(), operations.size(),
                      part.heads * (panels + group * (part.terms + 1)), false,

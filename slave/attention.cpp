@@ -29,20 +29,24 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   auto* scratch = static_cast<float*>(tile.scratch);
   const std::size_t columns = args.columns, lanes = args.lanes;
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
+    float* to = wide;
     for (std::size_t i = 0; i < args.rows; ++i) {
       const float* row = widened<Format>(x, columns, scratch);
       for (std::size_t c = 0; c < columns; ++c) packed[c * lanes + i] = row[c];
       if (wide != nullptr) {
-        std::memcpy(wide, row, columns * sizeof(float));
-        std::fill(wide + columns, wide + attention_padded(columns), 0.0f);
-        wide += attention_padded(columns);
+        std::memcpy(to, row, columns * sizeof(float));
+        std::fill(to + columns, to + attention_padded(columns), 0.0f);
+        to += attention_padded(columns);
       }
       x += columns;
     }
     for (std::size_t c = 0; c < columns; ++c) {
       std::fill(packed + c * lanes + args.rows, packed + (c + 1) * lanes, 0.0f);
     }
-    packed += columns * lanes;
+    packed +=
+        tile.layout[AttentionPackOperand::packed].unit_step / sizeof(float);
+    if (wide == nullptr) continue;
+    wide += tile.layout[AttentionPackOperand::wide].unit_step / sizeof(float);
   }
 }
 

@@ -68,6 +68,8 @@ struct AttentionArgs {
   std::uint32_t rows;
   float scale;
   std::uint32_t continues;  // of attention_backward and attention_sum: 0 or 1
+  // Of attention_backward: unit i sees the lanes below visible + i.
+  std::int64_t visible;
 };
 struct AttentionMaskArgs {
   std::uint32_t lanes;   // as in AttentionArgs
@@ -101,10 +103,10 @@ struct AttentionOutputOperand {
 // attention_backward: q (in, rows), g (in, rows), AttentionDot (in, of a row),
 //   mask (in; float32, `lanes` values for each query; absent: none), dq (out,
 //   or, if `continues`, inout; float32 rows of attention_padded(columns)), a
-//   panel of keys (constant): AttentionKeys, then packed k, packed v, and k
-//   widened, each float32. The units are queries; the lanes are keys. Partial
-//   result: dk, then dv, each `lanes` floats for each of its columns. With
-//   t_ij = dot(g_i, v_j):
+//   panel of `rows` keys (constant): packed k, packed v, and k widened, each
+//   float32. The units are queries; the lanes are keys. Partial result: dk,
+//   then dv, each `lanes` floats for each of its columns. With t_ij = dot(g_i,
+//   v_j):
 //     p = E(min(0, (e_ij - high_i) - low_i)), s = p * (t_ij - D_i)
 //     dv_jc += sum of fma(p, g_ic), dk_jc += sum of fma(s, q_ic), sums over
 //     kAttentionQueries units, counted from unit 0 of the segment. The partial
@@ -137,13 +139,6 @@ struct AttentionBackwardOperand {
 struct AttentionDot {
   LogSumExp lse;
   float dot;
-};
-
-// AttentionKeys begins a panel of keys: unit i sees the lanes below visible +
-// i.
-struct alignas(64) AttentionKeys {
-  std::int64_t visible;
-  std::uint32_t rows;  // keys of the panel, at most `lanes`
 };
 
 inline constexpr std::size_t kAttentionLanes = 16;

@@ -123,7 +123,8 @@ HWY_INLINE void unpack(const void* arguments, const Tile& tile, Result&) {
       store_scaled<Format>(row, args.scale, columns, row, x);
       x += columns;
     }
-    packed += columns * lanes;
+    packed +=
+        tile.layout[AttentionUnpackOperand::packed].unit_step / sizeof(float);
   }
 }
 
@@ -223,8 +224,7 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   const auto* dots = operand<const AttentionDot>(tile, At::dot);
   const auto* mask = operand<const float>(tile, At::mask);
   auto* dq = operand<float>(tile, At::dq);
-  const auto& panel = *operand<const AttentionKeys>(tile, At::keys);
-  const auto* packed_k = reinterpret_cast<const float*>(&panel + 1);
+  const auto* packed_k = operand<const float>(tile, At::keys);
   const float* const packed_v = packed_k + columns * lanes;
   const float* const keys = packed_v + value_columns * lanes;
   auto* dk = partial_result<float>(tile);
@@ -242,7 +242,7 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
     }
     float* const dv = dk + columns * lanes;
     const auto first = static_cast<std::int64_t>(tile.first + at);
-    if (visible_lanes(panel.visible + first, count, lanes, visible)) {
+    if (visible_lanes(args.visible + first, count, lanes, visible)) {
       const float* const wide_q =
           widened<Format>(q + at * columns, count * columns, q_copy);
       const float* const wide_g = widened<Format>(
@@ -255,7 +255,7 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
                 count, lanes, visible);
       accumulate(p, wide_g, count, value_columns, lanes, nullptr, visible, dv);
       accumulate(s, wide_q, count, columns, lanes, nullptr, visible, dk);
-      sum_queries(chain, s, keys, count, lanes, panel.rows, padded, visible,
+      sum_queries(chain, s, keys, count, lanes, args.rows, padded, visible,
                   dq + at * padded);
     } else if (!chain.continues) {
       std::fill(dq + at * padded, dq + (at + count) * padded, 0.0f);

@@ -24,17 +24,23 @@ void pack(const void* arguments, const Tile& tile, Result&) {
       static_cast<float*>(tile.operands[AttentionPackOperand::packed]);
   auto* wide = static_cast<float*>(tile.operands[AttentionPackOperand::wide]);
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
+    float* to = packed;
     for (std::size_t c = 0; c < args.columns; ++c) {
       for (std::size_t i = 0; i < args.lanes; ++i) {
-        *packed++ = i < args.rows ? Format::widen(x[i * args.columns + c]) : 0;
+        *to++ = i < args.rows ? Format::widen(x[i * args.columns + c]) : 0;
       }
     }
+    to = wide;
     for (std::size_t i = 0; wide != nullptr && i < args.rows; ++i) {
       for (std::size_t c = 0; c < attention_padded(args.columns); ++c) {
-        *wide++ = c < args.columns ? Format::widen(x[i * args.columns + c]) : 0;
+        *to++ = c < args.columns ? Format::widen(x[i * args.columns + c]) : 0;
       }
     }
     x += args.rows * args.columns;
+    packed +=
+        tile.layout[AttentionPackOperand::packed].unit_step / sizeof(float);
+    if (wide == nullptr) continue;
+    wide += tile.layout[AttentionPackOperand::wide].unit_step / sizeof(float);
   }
 }
 
@@ -285,7 +291,8 @@ void unpack(const void* arguments, const Tile& tile, Result&) {
         *x++ = Format::narrow(packed[c * args.lanes + i] * args.scale + 0.0f);
       }
     }
-    packed += args.columns * args.lanes;
+    packed +=
+        tile.layout[AttentionUnpackOperand::packed].unit_step / sizeof(float);
   }
 }
 
@@ -298,9 +305,7 @@ void backward(const void* arguments, const Tile& tile, Result&) {
   const auto* dots = static_cast<AttentionDot*>(tile.operands[At::dot]);
   const auto* mask = static_cast<float*>(tile.operands[At::mask]);
   auto* dq = static_cast<float*>(tile.operands[At::dq]);
-  const auto& header = *static_cast<AttentionKeys*>(tile.operands[At::keys]);
-  auto* panel = static_cast<float*>(tile.operands[At::keys]) +
-                sizeof(AttentionKeys) / sizeof(float);
+  auto* panel = static_cast<float*>(tile.operands[At::keys]);
   auto* partial = static_cast<float*>(tile.partial);
   const std::size_t padded = attention_padded(args.columns);
   const float* keys = panel + (args.columns + args.value_columns) * args.lanes;
@@ -321,7 +326,7 @@ void backward(const void* arguments, const Tile& tile, Result&) {
       std::vector<float> dk_sums(columns), dv_sums(value_columns);
       for (std::size_t j = at; j < end; ++j) {
         const auto row = static_cast<std::int64_t>(tile.first + j);
-        if (static_cast<std::int64_t>(i) >= header.visible + row) continue;
+        if (static_cast<std::int64_t>(i) >= args.visible + row) continue;
         const auto* q_row = q + j * columns;
         const auto* g_row = g + j * value_columns;
         float e = dot<Format>(q_row, k, columns) * args.scale;
@@ -335,7 +340,7 @@ void backward(const void* arguments, const Tile& tile, Result&) {
         }
         for (std::size_t c = 0; c < columns; ++c) {
           dk_sums[c] = std::fma(s, Format::widen(q_row[c]), dk_sums[c]);
-          if (i >= header.rows) continue;
+          if (i >= args.rows) continue;
           float& sum = dq[j * padded + c];
           sum = std::fma(s, keys[i * padded + c], sum);
         }

@@ -88,9 +88,10 @@ std::vector<float> packed(const KernelTable& table, Data& x,
   pack.columns = static_cast<std::uint32_t>(columns);
   std::vector<float> to(columns * args.lanes, std::nanf(""));
   Data scratch(kFloat32, slave::attention_output_scratch_bytes(columns) / 4);
+  const Operand layout[slave::AttentionPackOperand::count] = {};
   run_rows(table, kernel_of(F::attention_pack, {x.type()}), &pack,
            {x.at(first * columns), to.data(), wide}, 1, 0, nullptr, false,
-           reinterpret_cast<float*>(scratch.data()));
+           reinterpret_cast<float*>(scratch.data()), nullptr, layout);
   return to;
 }
 
@@ -171,6 +172,7 @@ Output forward(const KernelTable& table, Head& head, std::size_t lanes,
                        static_cast<std::uint32_t>(lanes),
                        static_cast<std::uint32_t>(rows),
                        0.25f,
+                       0,
                        0};
     std::vector<float> q = packed(table, head.q, args, one.columns, first);
     std::vector<float> mask(one.keys * lanes);
@@ -260,6 +262,7 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
                            static_cast<std::uint32_t>(lanes),
                            0,
                            0.25f,
+                           0,
                            0};
   std::vector<slave::AttentionDot> dots(one.queries);
   {
@@ -290,18 +293,10 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
         packed(table, head.k, block, columns, first, wide_k.data());
     const std::vector<float> packed_v =
         packed(table, head.v, block, value_columns, first);
-    const slave::AttentionKeys position{
-        one.visible - static_cast<std::int64_t>(first),
-        static_cast<std::uint32_t>(rows)};
-    // AttentionKeys is aligned.
-    std::vector<slave::AttentionKeys> keys(
-        2 + (packed_k.size() + packed_v.size() + wide_k.size()) *
-                sizeof(float) / sizeof position);
-    keys[0] = position;
-    auto* next = reinterpret_cast<float*>(&keys[1]);
-    next = std::copy(packed_k.begin(), packed_k.end(), next);
-    next = std::copy(packed_v.begin(), packed_v.end(), next);
-    std::copy(wide_k.begin(), wide_k.end(), next);
+    block.visible = one.visible - static_cast<std::int64_t>(first);
+    std::vector<float> keys = packed_k;
+    keys.insert(keys.end(), packed_v.begin(), packed_v.end());
+    keys.insert(keys.end(), wide_k.begin(), wide_k.end());
     float* const term = dq.data() + first / kTerm * one.queries * padded;
     block.continues = first % kTerm != 0;
     std::vector<float> mask(one.queries * lanes);
@@ -334,9 +329,10 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
       unpacked.columns = static_cast<std::uint32_t>(width);
       unpacked.scale = scale;
       Data row(kFloat32, slave::attention_output_scratch_bytes(width) / 4);
+      const Operand layout[slave::AttentionUnpackOperand::count] = {};
       run_rows(table, kernel_of(F::attention_unpack, {type}), &unpacked,
                {to.at(first * width), from}, 1, 0, nullptr, false,
-               reinterpret_cast<float*>(row.data()));
+               reinterpret_cast<float*>(row.data()), nullptr, layout);
     };
     unpack(result.k, columns, args.scale, partial.data());
     unpack(result.v, value_columns, 1, partial.data() + columns * lanes);
