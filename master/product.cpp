@@ -267,13 +267,14 @@ struct Product {
                   false};
     // Packed rows of a that are written to memory take longer than rows that a
     // slave packs for itself, but slaves pack the same rows again and again if
-    // the result is divided into narrow parts.
-    constexpr std::size_t kLeastParts = 3;
+    // the result is divided into narrow parts. A slave that packs a few of many
+    // neighbours in memory reads their lines in vain.
+    const std::size_t least_parts = a.row_step < a.column_step ? 2 : 3;
     blocks.packs_rows =
         gather == nullptr && terms() != 0 &&
         out.batch * out.rows * blocks.terms / term_words * sizeof(float) <=
             kRowsBytes &&
-        kLeastParts * block_panels_of(
+        least_parts * block_panels_of(
                           slaves_of(out.batch * out.rows, terms(), out.columns),
                           out.batch * row_grains_of(out.rows), blocks.panels,
                           blocks.panels) <=

@@ -332,7 +332,7 @@ TEST(Predict, AttentionBackwardByHand) {
   // widened.
   constexpr std::uint64_t kVisits = 8 * kRowCount;
   std::uint64_t read =
-      kVisits * (2 * kNarrow + 12) + kBlocks * 2 * (64 + 3 * 64 * kWide);
+      kVisits * (2 * kNarrow + 12) + kBlocks * 2 * 3 * 64 * kWide;
   std::uint64_t written = kVisits * kWide;
   // dk and dv of 2 grains of queries.
   written += 2 * kRowCount * 2 * kWide;
