@@ -43,9 +43,9 @@ using Result = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 constexpr const char* kName = "linear_cross_entropy";
 
-// Logits of a chunk, at most: enough rows to pay for packing the weight twice,
-// and for reading and writing its gradient, once for each chunk.
-constexpr std::int64_t kChunkElements = std::int64_t{1} << 25;
+// Logits of a chunk: enough rows to pay for reading the weight and its gradient
+// once for each chunk.
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 24;
 constexpr std::int64_t kMinChunkRows = 64;
 
 // float16 gradients of logits are multiplied by this while they are 16-bit:
@@ -54,13 +54,9 @@ float scale_of(at::ScalarType type) {
   return type == at::kHalf ? 0x1p14f : 1.0f;
 }
 
-// default_chunk_rows() divides the rows into as few equal chunks as possible.
-std::int64_t default_chunk_rows(std::int64_t rows, std::int64_t classes) {
-  const std::int64_t most = std::max(
-      kMinChunkRows, kChunkElements / std::max<std::int64_t>(classes, 1));
-  const std::int64_t chunks =
-      std::max<std::int64_t>((rows + most - 1) / most, 1);
-  return std::max<std::int64_t>((rows + chunks - 1) / chunks, 1);
+std::int64_t default_chunk_rows(std::int64_t classes) {
+  return std::max(kMinChunkRows,
+                  kChunkElements / std::max<std::int64_t>(classes, 1));
 }
 
 void require_arguments(const Tensor& input, const Tensor& weight,
@@ -236,7 +232,7 @@ Result linear_cross_entropy(const Tensor& input, const Tensor& weight,
     factor = 1;
   }
   const std::int64_t chunk =
-      chunk_rows > 0 ? chunk_rows : default_chunk_rows(rows, classes);
+      chunk_rows > 0 ? chunk_rows : default_chunk_rows(classes);
   translated([&] { call.compute(gradients.data(), factor, chunk); });
   if (reduction == 0) return {losses, dx, dw, db};
   double total = 0;

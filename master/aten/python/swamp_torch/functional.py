@@ -171,8 +171,7 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
         ignore_index: a target that does not count.
         reduction: "none", "mean" or "sum".
         label_smoothing: from 0 to 1.
-        chunk_rows: rows of a chunk; None: equal chunks of at most
-            max(64, 2**25 // C), whose logits are 64 MiB in 16 bits.
+        chunk_rows: rows of a chunk; None: max(64, 2**24 // C).
 
     Raises:
         IndexError: a target that is not a class.
