@@ -210,7 +210,7 @@ struct Target {
 using Sums = Target<Float32>;
 
 // Ahead is what a tile prefetches with each word: the word of the rows after
-// it, `a` bytes away, and b_step bytes of the next panel, from `b` on. The
+// it, `a` floats away, and b_step bytes of the next panel, from `b` on. The
 // rows of a slave are too short for the CPU's own prefetches to keep up.
 struct Ahead {
   std::size_t a;
@@ -218,23 +218,33 @@ struct Ahead {
   std::size_t b_step;
 };
 
-// Left is some rows of a: word t of row r is at rows[r] + t * step.
-struct Left {
-  const std::byte* rows[kMaxProductRows];
+// Packed is some rows of a whose words are packed, `step` floats from one to
+// the next.
+struct Packed {
+  const float* words;
   std::size_t step;
+
+  HWY_INLINE float word(std::size_t row, std::size_t t) const {
+    return words[t * step + row];
+  }
+  HWY_INLINE Packed after(std::size_t row) const { return {words + row, step}; }
 };
 
-// packed_rows() returns the rows of packed words, which are `step` floats
-// apart.
-HWY_INLINE Left packed_rows(const float* words, std::size_t height,
-                            std::size_t step) {
-  Left left;
-  for (std::size_t r = 0; r < height; ++r) {
-    left.rows[r] = reinterpret_cast<const std::byte*>(words + r);
+// InPlace is some rows of a whose words are neighbours in memory.
+struct InPlace {
+  const std::byte* rows[kMaxProductRows];
+
+  HWY_INLINE float word(std::size_t row, std::size_t t) const {
+    float word;
+    std::memcpy(&word, rows[row] + t * sizeof word, sizeof word);
+    return word;
   }
-  left.step = step * sizeof(float);
-  return left;
-}
+  HWY_INLINE InPlace after(std::size_t row) const {
+    InPlace rest{};
+    std::copy(rows + row, rows + kMaxProductRows, rest.rows);
+    return rest;
+  }
+};
 
 // Two vectors of sums are narrowed to bfloat16 and stored at once.
 template <class Format>
@@ -257,15 +267,14 @@ HWY_INLINE void store_two(DF df, hn::Vec<DF> low, hn::Vec<DF> high,
 
 // tile() adds `terms` words to the sums `from`, which are 0 if its data are
 // null, of kHeight rows and a whole panel.
-template <class Way, std::size_t kHeight, class Format>
-HWY_NOINLINE void tile(const std::byte* const* a, std::size_t a_step,
-                       const Ahead& ahead, const float* b, std::size_t terms,
-                       const Sums& from, const Target<Format>& to) {
+template <class Way, std::size_t kHeight, class Left, class Format>
+HWY_NOINLINE void tile(const Left& a, const Ahead& ahead, const float* b,
+                       std::size_t terms, const Sums& from,
+                       const Target<Format>& to) {
   const DF df;
   const hn::Rebind<typename Format::Element, DF> d;
-  const std::byte* rows[kHeight];
-  std::copy(a, a + kHeight, rows);
   // Copies, which no store changes.
+  const Left left = a;
   const Sums before = from;
   const Target<Format> result = to;
   VF low = hn::Zero(df);  // the vector before, whose store waits for the next
@@ -273,12 +282,12 @@ HWY_NOINLINE void tile(const std::byte* const* a, std::size_t a_step,
     product_tile<Way>(
         [&](auto row, std::size_t t) HWY_ATTR {
           if (row == 0) {
-            hwy::Prefetch(rows[0] + t * a_step + ahead.a);
+            if constexpr (std::is_same<Left, Packed>::value) {
+              hwy::Prefetch(left.words + t * left.step + ahead.a);
+            }
             __builtin_prefetch(ahead.b + t * ahead.b_step, 0, 2);
           }
-          float word;
-          std::memcpy(&word, rows[row] + t * a_step, sizeof word);
-          return word;
+          return left.word(row, t);
         },
         b + i, kProductLanes, terms,
         [&](auto row, auto v) HWY_ATTR {
@@ -309,22 +318,22 @@ HWY_NOINLINE void tile(const std::byte* const* a, std::size_t a_step,
 }
 
 // Computes tiles of `height` rows: kRows, or a power of two up to 8.
-template <class Way, class Format>
+template <class Way, class Left, class Format>
 HWY_INLINE void tiles(std::size_t height, const Left& a, const Ahead& ahead,
                       const float* b, std::size_t terms, const Sums& from,
                       const Target<Format>& to) {
   constexpr std::size_t kMost = kRows >= 8 ? 8 : kRows >= 4 ? 4 : 2;
   if (height == kRows) {
-    return tile<Way, kRows>(a.rows, a.step, ahead, b, terms, from, to);
+    return tile<Way, kRows>(a, ahead, b, terms, from, to);
   }
   for (std::size_t r = 0; r < height; r += kMost) {
     const std::size_t rows = std::min(kMost, height);
-    const auto one = rows == 8 ? tile<Way, kMost, Format>
-                     : rows == 4
-                         ? tile<Way, std::min<std::size_t>(kMost, 4), Format>
-                     : rows == 2 ? tile<Way, 2, Format>
-                                 : tile<Way, 1, Format>;
-    one(a.rows + r, a.step, ahead, b, terms, from.after(r), to.after(r));
+    const auto one =
+        rows == 8   ? tile<Way, kMost, Left, Format>
+        : rows == 4 ? tile<Way, std::min<std::size_t>(kMost, 4), Left, Format>
+        : rows == 2 ? tile<Way, 2, Left, Format>
+                    : tile<Way, 1, Left, Format>;
+    one(a.after(r), ahead, b, terms, from.after(r), to.after(r));
   }
 }
 
@@ -384,12 +393,14 @@ HWY_INLINE Words words_to_add(const std::byte* sliver, const std::byte* panel,
 }
 
 // add_words() adds `terms` terms to one tile.
-template <class Format>
+template <class Left, class Format>
 HWY_INLINE void add_words(Words words, std::size_t height, const Left& a,
                           const Ahead& ahead, const float* b, std::size_t terms,
                           const Sums& from, const Target<Format>& to) {
-  if (words == Words::floats) {
-    return tiles<Floats>(height, a, ahead, b, terms, from, to);
+  if constexpr (std::is_same<Left, Packed>::value) {
+    if (words == Words::floats) {
+      return tiles<Floats>(height, a, ahead, b, terms, from, to);
+    }
   }
   terms = (terms + 1) / 2;
   if (words == Words::pairs_by_dot) {
@@ -662,8 +673,7 @@ struct Product {
     const std::size_t most = args.scale_terms;
     for (std::size_t t = 0; t < terms; t += most) {
       const std::size_t words = pairs ? t / 2 : t, step = (term + t) / most;
-      add_words(way, height,
-                packed_rows(a_words + words * a_step, height, a_step),
+      add_words(way, height, Packed{a_words + words * a_step, a_step},
                 {0, panel, 0}, words_of(panel) + words * kProductLanes,
                 std::min(most, terms - t), zero, chain);
       float b_factors[kProductLanes] = {};
@@ -729,7 +739,8 @@ struct Product {
                           at / kMaxProductRows, kMaxProductRows);
         words = words_of(sliver) + lane;
         ahead.a = product_packed_bytes(args.terms, args.block_terms,
-                                       kMaxProductRows, pairs);
+                                       kMaxProductRows, pairs) /
+                  sizeof(float);
       }
       Element* const result = at(out, out_at, row + r, column);
       Sums to{local, kProductLanes};
@@ -741,7 +752,7 @@ struct Product {
       for (std::size_t i = 0; last && self != nullptr && i < height; ++i) {
         hwy::Prefetch(at(self, self_at, row + r + i, column));
       }
-      const auto add = [&](const Left& left, std::size_t done,
+      const auto add = [&](const auto& left, std::size_t done,
                            std::size_t count) HWY_ATTR {
         const float* const right =
             words_of(panel) + (pairs ? done / 2 : done) * kProductLanes;
@@ -760,11 +771,10 @@ struct Product {
         add_scaled(height, sliver, words, sliver_step, panel, row + r, column,
                    columns, term, terms, from, to);
       } else if (in_place) {
-        Left left;
+        InPlace left{};
         const typename In::Element* begins[kMaxProductRows] = {};
         for (std::size_t i = 0; i < height; ++i)
           begins[i] = row_of(row + r + i);
-        left.step = sizeof(float);
         for_words(term, terms,
                   [&](std::size_t done, std::size_t place,
                       std::size_t count) HWY_ATTR {
@@ -775,7 +785,7 @@ struct Product {
                     add(left, done, count);
                   });
       } else {
-        add(packed_rows(words, height, sliver_step), 0, terms);
+        add(Packed{words, sliver_step}, 0, terms);
       }
       if (last && !stored) {
         finish<Out>(args, to, height, columns,
@@ -949,10 +959,10 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
           columns, std::min<std::size_t>(args.block_terms, args.terms - term)};
       pack_panel<In>(block, kProductLanes, pairs, panel);
       const Sums from{term == 0 ? nullptr : local, kProductLanes};
-      add_words(words_to_add(a, panel, pairs, height, from), height,
-                packed_rows(words_of(a) + (pairs ? term / 2 : term) * height,
-                            height, height),
-                {0, panel, 0}, words_of(panel), block.terms, from, sums);
+      add_words(
+          words_to_add(a, panel, pairs, height, from), height,
+          Packed{words_of(a) + (pairs ? term / 2 : term) * height, height},
+          {0, panel, 0}, words_of(panel), block.terms, from, sums);
       term += block.terms;
       if (args.terms == 0) break;
     }
