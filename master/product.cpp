@@ -256,6 +256,7 @@ struct Product {
     constexpr std::size_t kBlockWords = 768, kLeastWords = 128;
     // A small result for many slaves: packing b in few panels takes long.
     constexpr std::size_t kFewElements = 16 * 1024;  // for a slave
+    constexpr std::size_t kFewSlaves = 8;  // divide a result into wide parts
     const std::size_t panels = panels_of(out.columns) * out.batch;
     const auto slaves = static_cast<std::size_t>(machine.slaves());
     const std::size_t term_words = pairs ? 2 : 1;
@@ -271,7 +272,7 @@ struct Product {
     // neighbours in memory reads their lines in vain.
     const std::size_t least_parts = a.row_step < a.column_step ? 2 : 3;
     blocks.packs_rows =
-        gather == nullptr && terms() != 0 &&
+        gather == nullptr && terms() != 0 && slaves > kFewSlaves &&
         out.batch * out.rows * blocks.terms / term_words * sizeof(float) <=
             kRowsBytes &&
         least_parts * block_panels_of(

@@ -64,15 +64,6 @@ struct LeastExponent {
     const auto magnitude = hn::And(numbers, hn::Set(d, std::uint16_t{0x7fff}));
     least = hn::Min(least, hn::Sub(magnitude, hn::Set(d, std::uint16_t{1})));
   }
-  HWY_INLINE void add(const std::uint16_t* numbers, std::size_t count) {
-    constexpr std::size_t kWidth = hn::MaxLanes(D());
-    std::size_t i = 0;
-    for (; i + kWidth <= count; i += kWidth) add(hn::LoadU(D(), numbers + i));
-    if (i == count) return;
-    std::uint16_t rest[kWidth] = {};
-    std::memcpy(rest, numbers + i, (count - i) * sizeof rest[0]);
-    add(hn::LoadU(D(), rest));
-  }
   // exponent() is 255 if all were 0.
   HWY_INLINE std::uint32_t exponent() const {
     std::uint16_t lanes[hn::MaxLanes(D())];
@@ -82,6 +73,24 @@ struct LeastExponent {
     return magnitude > 0x7fff ? 0xff : magnitude >> 7;
   }
 };
+
+// Returns the smallest biased exponent of the numbers of `pairs` that are not
+// 0.
+HWY_INLINE std::uint32_t least_exponent(const std::uint32_t* pairs,
+                                        std::size_t count) {
+  const LeastExponent::D d;
+  constexpr std::size_t kWidth = hn::MaxLanes(LeastExponent::D());
+  const auto* numbers = reinterpret_cast<const std::uint16_t*>(pairs);
+  LeastExponent least;
+  std::size_t i = 0;
+  for (; i + kWidth <= 2 * count; i += kWidth) {
+    least.add(hn::LoadU(d, numbers + i));
+  }
+  std::uint16_t rest[kWidth] = {};
+  std::memcpy(rest, numbers + i, (2 * count - i) * sizeof rest[0]);
+  least.add(hn::LoadU(d, rest));
+  return least.exponent();
+}
 
 // pack_pairs() packs pairs of bfloat16 and returns the least biased exponent of
 // those that are not 0.
@@ -132,9 +141,7 @@ HWY_INLINE std::uint32_t pack_pairs(const Source<BFloat16>& x,
       out[p * width + i] = i < x.lanes ? pair(i, p) : 0;
     }
   }
-  LeastExponent least;
-  least.add(reinterpret_cast<const std::uint16_t*>(out), 2 * count * width);
-  return least.exponent();
+  return least_exponent(out, count * width);
 }
 
 // pack_panel() packs a source of `width` lanes at `panel` and returns its end.
@@ -218,98 +225,38 @@ struct Ahead {
   std::size_t b_step;
 };
 
-// Packed is some rows of a whose words are packed, `step` floats from one to
-// the next.
-struct Packed {
-  const float* words;
-  std::size_t step;
-
-  HWY_INLINE float word(std::size_t row, std::size_t t) const {
-    return words[t * step + row];
-  }
-  HWY_INLINE Packed after(std::size_t row) const { return {words + row, step}; }
-};
-
-// InPlace is some rows of a whose words are neighbours in memory.
-struct InPlace {
-  const std::byte* rows[kMaxProductRows];
-
-  HWY_INLINE float word(std::size_t row, std::size_t t) const {
-    float word;
-    std::memcpy(&word, rows[row] + t * sizeof word, sizeof word);
-    return word;
-  }
-  HWY_INLINE InPlace after(std::size_t row) const {
-    InPlace rest{};
-    std::copy(rows + row, rows + kMaxProductRows, rest.rows);
-    return rest;
-  }
-};
-
-// Two vectors of sums are narrowed to bfloat16 and stored at once.
-template <class Format>
-inline constexpr bool kStoresTwo =
-    std::is_same<Format, BFloat16>::value&& kVectors == 2 &&
-    kHasNonTemporalStores;
-template <class DF>
-HWY_INLINE void store_two(DF df, hn::Vec<DF> low, hn::Vec<DF> high,
-                          std::uint16_t* to) {
-  const hn::Repartition<std::uint16_t, DF> d16;
-  const auto bits = [&](hn::Vec<DF> value) HWY_ATTR {
-    return hn::BitCast(d16, round_bfloat16_number(df, value));
-  };
-#if HWY_TARGET == HWY_SCALAR
-  (void)bits, (void)low, (void)high, (void)to;  // is not called
-#else
-  hn::StoreU(hn::ConcatOdd(d16, bits(high), bits(low)), d16, to);
-#endif
-}
-
-// tile() adds `terms` words to the sums `from`, which are 0 if its data are
-// null, of kHeight rows and a whole panel.
-template <class Way, std::size_t kHeight, class Left, class Format>
-HWY_NOINLINE void tile(const Left& a, const Ahead& ahead, const float* b,
-                       std::size_t terms, const Sums& from,
+// tile() adds `terms` packed words to the sums `from`, which are 0 if its data
+// are null, of kHeight rows and a whole panel. a_step is the floats between two
+// words of a.
+template <class Way, std::size_t kHeight, class Format>
+HWY_NOINLINE void tile(const float* a, std::size_t a_step, const Ahead& ahead,
+                       const float* b, std::size_t terms, const Sums& from,
                        const Target<Format>& to) {
   const DF df;
   const hn::Rebind<typename Format::Element, DF> d;
-  // Copies, which no store changes.
-  const Left left = a;
-  const Sums before = from;
-  const Target<Format> result = to;
-  VF low = hn::Zero(df);  // the vector before, whose store waits for the next
   for (std::size_t i = 0; i < kProductLanes; i += kVectors * kLanes) {
     product_tile<Way>(
         [&](auto row, std::size_t t) HWY_ATTR {
           if (row == 0) {
-            if constexpr (std::is_same<Left, Packed>::value) {
-              hwy::Prefetch(left.words + t * left.step + ahead.a);
-            }
+            hwy::Prefetch(a + t * a_step + ahead.a);
             __builtin_prefetch(ahead.b + t * ahead.b_step, 0, 2);
           }
-          return left.word(row, t);
+          return a[t * a_step + row];
         },
         b + i, kProductLanes, terms,
         [&](auto row, auto v) HWY_ATTR {
-          return before.data == nullptr
+          return from.data == nullptr
                      ? hn::Zero(df)
-                     : hn::LoadU(
-                           df, before.data + row * before.row + i + v * kLanes);
+                     : hn::LoadU(df,
+                                 from.data + row * from.row + i + v * kLanes);
         },
         [&](auto row, auto v, VF sum) HWY_ATTR {
-          const VF value = nan_to_quiet(sum);
-          auto* const at = result.data + row * result.row + i + v * kLanes;
-          if constexpr (kStoresTwo<Format>) {
-            if constexpr (decltype(v)::value == 0) {
-              low = value;
-            } else {
-              store_two(df, low, value, at - kLanes);
-            }
-          } else if (kHasNonTemporalStores && sizeof *at == sizeof(float) &&
-                     result.non_temporal) {
-            hn::Stream(Format::narrow_number(df, value), d, at);
+          const auto value = Format::narrow_number(df, nan_to_quiet(sum));
+          auto* const at = to.data + row * to.row + i + v * kLanes;
+          if (kHasNonTemporalStores && to.non_temporal) {
+            hn::Stream(value, d, at);
           } else {
-            hn::StoreU(Format::narrow_number(df, value), d, at);
+            hn::StoreU(value, d, at);
           }
         },
         std::make_index_sequence<kHeight>(),
@@ -318,22 +265,22 @@ HWY_NOINLINE void tile(const Left& a, const Ahead& ahead, const float* b,
 }
 
 // Computes tiles of `height` rows: kRows, or a power of two up to 8.
-template <class Way, class Left, class Format>
-HWY_INLINE void tiles(std::size_t height, const Left& a, const Ahead& ahead,
-                      const float* b, std::size_t terms, const Sums& from,
-                      const Target<Format>& to) {
+template <class Way, class Format>
+HWY_INLINE void tiles(std::size_t height, const float* a, std::size_t a_step,
+                      const Ahead& ahead, const float* b, std::size_t terms,
+                      const Sums& from, const Target<Format>& to) {
   constexpr std::size_t kMost = kRows >= 8 ? 8 : kRows >= 4 ? 4 : 2;
   if (height == kRows) {
-    return tile<Way, kRows>(a, ahead, b, terms, from, to);
+    return tile<Way, kRows>(a, a_step, ahead, b, terms, from, to);
   }
   for (std::size_t r = 0; r < height; r += kMost) {
     const std::size_t rows = std::min(kMost, height);
-    const auto one =
-        rows == 8   ? tile<Way, kMost, Left, Format>
-        : rows == 4 ? tile<Way, std::min<std::size_t>(kMost, 4), Left, Format>
-        : rows == 2 ? tile<Way, 2, Left, Format>
-                    : tile<Way, 1, Left, Format>;
-    one(a.after(r), ahead, b, terms, from.after(r), to.after(r));
+    const auto one = rows == 8 ? tile<Way, kMost, Format>
+                     : rows == 4
+                         ? tile<Way, std::min<std::size_t>(kMost, 4), Format>
+                     : rows == 2 ? tile<Way, 2, Format>
+                                 : tile<Way, 1, Format>;
+    one(a + r, a_step, ahead, b, terms, from.after(r), to.after(r));
   }
 }
 
@@ -374,39 +321,26 @@ HWY_INLINE const float* words_of(const std::byte* panel) {
   return reinterpret_cast<const float*>(panel + sizeof(ProductPanel));
 }
 
-// Words are how the words of a sliver and a panel are added.
-enum class Words { floats, pairs_by_fma, pairs_by_dot };
-
-// words_to_add() returns the way for a sliver and a panel with these heads, and
-// for sums that begin with `from`.
-HWY_INLINE Words words_to_add(const std::byte* sliver, const std::byte* panel,
-                              bool pairs, std::size_t height,
-                              const Sums& from) {
-  if (!pairs) return Words::floats;
+// add_words() adds the words of `terms` terms to one tile. The sliver of a and
+// the panel of b that the words are of have the least exponents.
+template <class Format>
+HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
+                          const float* a, std::size_t a_step,
+                          const Ahead& ahead, const std::byte* panel,
+                          const float* b, std::size_t terms, bool pairs,
+                          const Sums& from, const Target<Format>& to) {
+  if (!pairs) {
+    return tiles<Floats>(height, a, a_step, ahead, b, terms, from, to);
+  }
   const auto exponent = [](const std::byte* head) {
     return reinterpret_cast<const ProductPanel*>(head)->least_exponent;
   };
-  return can_use_dot(exponent(sliver), exponent(panel)) &&
-                 (from.data == nullptr || !has_small(from, height))
-             ? Words::pairs_by_dot
-             : Words::pairs_by_fma;
-}
-
-// add_words() adds `terms` terms to one tile.
-template <class Left, class Format>
-HWY_INLINE void add_words(Words words, std::size_t height, const Left& a,
-                          const Ahead& ahead, const float* b, std::size_t terms,
-                          const Sums& from, const Target<Format>& to) {
-  if constexpr (std::is_same<Left, Packed>::value) {
-    if (words == Words::floats) {
-      return tiles<Floats>(height, a, ahead, b, terms, from, to);
-    }
-  }
   terms = (terms + 1) / 2;
-  if (words == Words::pairs_by_dot) {
-    tiles<PairsByDot>(height, a, ahead, b, terms, from, to);
+  if (can_use_dot(exponent(sliver), exponent(panel)) &&
+      (from.data == nullptr || !has_small(from, height))) {
+    tiles<PairsByDot>(height, a, a_step, ahead, b, terms, from, to);
   } else {
-    tiles<PairsByFma>(height, a, ahead, b, terms, from, to);
+    tiles<PairsByFma>(height, a, a_step, ahead, b, terms, from, to);
   }
 }
 
@@ -421,61 +355,64 @@ struct Factors {
 
 // finish() rounds `rows` rows of sums to the result.
 template <class Format>
-HWY_INLINE void finish(const ProductArgs& args, const Sums sums,
+HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
                        std::size_t rows, std::size_t columns,
                        const typename Format::Element* self,
-                       const ProductSteps self_at,
-                       typename Format::Element* out, const ProductSteps out_at,
-                       const Factors factors) {
+                       const ProductSteps& self_at,
+                       typename Format::Element* out,
+                       const ProductSteps& out_at, const Factors& factors) {
   using Element = typename Format::Element;
   const DF df;
   const hn::Rebind<Element, DF> d;
   const VF alpha = hn::Set(df, args.alpha), beta = hn::Set(df, args.beta);
-  const bool is_scaled = args.alpha != 1, adds = self != nullptr,
-             has_factors = factors.rows != nullptr;
-  const auto finished = [&](std::size_t r, VF value, const float* of_columns,
-                            const Element* addend) HWY_ATTR {
-    if (has_factors) {
-      const VF of_row = hn::Set(df, factors.rows[r * factors.row_step]);
-      value = hn::Mul(hn::Mul(of_row, hn::LoadU(df, of_columns)), value);
-    }
-    if (is_scaled) value = hn::Mul(alpha, value);
-    if (adds) value = exact_fma(df, beta, Format::load(df, addend), value);
-    // The sums themselves have only quiet nan.
-    if (is_scaled || adds || has_factors) value = nan_to_quiet(value);
-    return Format::narrow_number(df, value);
-  };
-  const bool dense = out_at.column == 1 && (!adds || self_at.column == 1);
   for (std::size_t r = 0; r < rows; ++r) {
     const float* const sum = sums.data + r * sums.row;
-    std::size_t i = 0;
-    for (; dense && i + kLanes <= columns; i += kLanes) {
-      hn::StoreU(finished(r, hn::LoadU(df, sum + i),
-                          factors.columns + (has_factors ? i : 0),
-                          self + (adds ? i : 0)),
-                 d, out + i);
-    }
-    for (; i < columns; i += kLanes) {
+    for (std::size_t i = 0; i < columns; i += kLanes) {
       const std::size_t count = std::min(kLanes, columns - i);
       const auto column = static_cast<std::int64_t>(i);
-      float part[kLanes] = {}, of_columns[kLanes] = {};
-      std::memcpy(part, sum + i, count * sizeof(float));
-      if (has_factors) {
-        std::memcpy(of_columns, factors.columns + i, count * sizeof(float));
+      const auto load = [&](const float* from) HWY_ATTR {
+        if (count == kLanes) return hn::LoadU(df, from);
+        float part[kLanes] = {};
+        std::memcpy(part, from, count * sizeof(float));
+        return hn::LoadU(df, part);
+      };
+      VF value = load(sum + i);
+      if (factors.rows != nullptr) {
+        const VF of_row = hn::Set(df, factors.rows[r * factors.row_step]);
+        value = hn::Mul(hn::Mul(of_row, load(factors.columns + i)), value);
       }
-      Element elements[kLanes] = {};
-      for (std::size_t j = 0; adds && j < count; ++j) {
-        elements[j] =
-            self[(column + static_cast<std::int64_t>(j)) * self_at.column];
+      if (args.alpha != 1) value = hn::Mul(alpha, value);
+      if (self != nullptr) {
+        const Element* const from = self + column * self_at.column;
+        VF addend;
+        if (count == kLanes && self_at.column == 1) {
+          addend = Format::load(df, from);
+        } else {
+          Element part[kLanes] = {};
+          for (std::size_t j = 0; j < count; ++j) {
+            part[j] = from[static_cast<std::int64_t>(j) * self_at.column];
+          }
+          addend = Format::load(df, part);
+        }
+        value = exact_fma(df, beta, addend, value);
       }
-      hn::StoreU(finished(r, hn::LoadU(df, part), of_columns, elements), d,
-                 elements);
-      for (std::size_t j = 0; j < count; ++j) {
-        out[(column + static_cast<std::int64_t>(j)) * out_at.column] =
-            elements[j];
+      // The sums themselves have only quiet nan.
+      if (args.alpha != 1 || self != nullptr || factors.rows != nullptr) {
+        value = nan_to_quiet(value);
+      }
+      const auto rounded = Format::narrow_number(df, value);
+      Element* const to = out + column * out_at.column;
+      if (count == kLanes && out_at.column == 1) {
+        hn::StoreU(rounded, d, to);
+      } else {
+        Element part[kLanes];
+        hn::StoreU(rounded, d, part);
+        for (std::size_t j = 0; j < count; ++j) {
+          to[static_cast<std::int64_t>(j) * out_at.column] = part[j];
+        }
       }
     }
-    if (adds) self += self_at.row;
+    if (self != nullptr) self += self_at.row;
     out += out_at.row;
   }
 }
@@ -502,8 +439,7 @@ struct Product {
   std::size_t a_scales_row, b_scales_step;  // floats from one to the next
   std::size_t first;                        // row of a gathered or packed a
   bool pairs;
-  bool in_place;  // the words of a are read where they are
-  bool direct;    // the result is the rounded sums
+  bool direct;  // the result is the rounded sums
   bool non_temporal;
 
   Product(const ProductArgs& arguments, const Tile& tile)
@@ -525,8 +461,6 @@ struct Product {
         b_scales_step(tile.layout[At::b_scales].line_step / sizeof *b_scales),
         first(args.first_row + tile.first),
         pairs(args.pairs != 0),
-        in_place(pairs && args.packed_rows == 0 && args.scale_terms == 0 &&
-                 has_words()),
         direct(self == nullptr && args.alpha == 1 && out_at.column == 1 &&
                a_scales == nullptr),
         // 16-bit results, which a tile stores as halves of vectors, gain
@@ -537,76 +471,9 @@ struct Product {
                              sizeof(VF) ==
                          0) {}
 
-  // has_words() returns whether pairs of a are neighbours in memory, and so few
-  // panels are multiplied by them that packing them is not worth it.
-  HWY_INLINE bool has_words() const {
-    constexpr std::size_t kFewColumns = 8 * kProductLanes, kLeastRun = 32,
-                          kLeastTerms = 256;
-    const std::size_t run = args.term_runs.begins == nullptr
-                                ? (a_at.column == 1 ? args.terms : 0)
-                                : args.term_runs.length;
-    return args.columns <= kFewColumns && args.terms % 2 == 0 &&
-           args.terms >= kLeastTerms && run % 2 == 0 && run >= kLeastRun;
-  }
-
-  // for_runs() calls visit(index, place, length) for the runs of `count` terms
-  // or rows from `from` on.
-  template <class Visit>
-  static HWY_INLINE void for_runs(const ProductRuns& runs, std::size_t from,
-                                  std::size_t count, const Visit& visit) {
-    std::size_t run = from / runs.length, offset = from % runs.length;
-    for (std::size_t done = 0; done != count; ++run, offset = 0) {
-      const std::size_t length =
-          std::min<std::size_t>(runs.length - offset, count - done);
-      visit(done, runs.begins[run] + offset, length);
-      done += length;
-    }
-  }
-  // for_words() is for_runs() of terms of a that are in place.
-  template <class Visit>
-  HWY_INLINE void for_words(std::size_t term, std::size_t terms,
-                            const Visit& visit) const {
-    if (args.term_runs.begins == nullptr) return visit(0, term, terms);
-    for_runs(args.term_runs, args.first_term + term, terms, visit);
-  }
-  HWY_INLINE const typename In::Element* row_of(std::size_t row) const {
-    return args.row_runs.begins == nullptr
-               ? at(a, a_at, row, 0)
-               : a + args.row_runs.place(first + row);
-  }
-
-  // scan_rows() makes heads of slivers of rows that are in place.
-  HWY_INLINE void scan_rows(std::size_t row, std::size_t rows, std::size_t term,
-                            std::size_t terms) const {
-    auto* head = reinterpret_cast<ProductPanel*>(packed);
-    for (std::size_t r = 0; r < rows; ++head) {
-      const std::size_t height = sliver_rows(rows - r);
-      LeastExponent least;
-      for_words(
-          term, terms,
-          [&](std::size_t, std::size_t place, std::size_t length) HWY_ATTR {
-            const typename In::Element *begin = nullptr, *end = nullptr;
-            for (std::size_t i = r; i < r + height; ++i) {
-              // Windows have elements of the one before.
-              const auto* from = row_of(row + i) + place;
-              const bool overlaps = begin <= from && from < end;
-              begin = from;
-              if (overlaps) from = end;
-              end = begin + length;
-              least.add(from, static_cast<std::size_t>(end - from));
-            }
-          });
-      head->least_exponent = least.exponent();
-      r += height;
-    }
-  }
-
   // pack_rows() packs a part of the rows and terms, in slivers.
   HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
                             std::size_t terms) const {
-    if constexpr (std::is_same<In, BFloat16>::value) {
-      if (in_place) return scan_rows(row, rows, term, terms);
-    }
     Source<In> block{a, a_at.row, a_at.column, rows, terms};
     if (args.row_runs.begins != nullptr) {
       block = gathered(row, rows, term, terms);
@@ -650,11 +517,15 @@ struct Product {
                             typename In::Element* to) const {
     for (std::size_t l = line; l < line + count; ++l) {
       const auto* const begin = a + lines.place(l);
-      for_runs(runs, from, width,
-               [&](std::size_t, std::size_t place, std::size_t length) {
-                 std::memcpy(to, begin + place, length * sizeof(*to));
-                 to += length;
-               });
+      std::size_t run = from / runs.length, offset = from % runs.length;
+      for (std::size_t left = width; left != 0; ++run, offset = 0) {
+        const std::size_t length =
+            std::min<std::size_t>(runs.length - offset, left);
+        std::memcpy(to, begin + runs.begins[run] + offset,
+                    length * sizeof(*to));
+        to += length;
+        left -= length;
+      }
     }
   }
 
@@ -668,14 +539,13 @@ struct Product {
                              const Sums& to) const {
     const DF df;
     const Sums chain{reinterpret_cast<float*>(after_packed()), kProductLanes};
-    const Sums zero{nullptr, kProductLanes};
-    const Words way = words_to_add(sliver, panel, pairs, height, zero);
     const std::size_t most = args.scale_terms;
     for (std::size_t t = 0; t < terms; t += most) {
       const std::size_t words = pairs ? t / 2 : t, step = (term + t) / most;
-      add_words(way, height, Packed{a_words + words * a_step, a_step},
-                {0, panel, 0}, words_of(panel) + words * kProductLanes,
-                std::min(most, terms - t), zero, chain);
+      add_words(height, sliver, a_words + words * a_step, a_step, {0, panel, 0},
+                panel, words_of(panel) + words * kProductLanes,
+                std::min(most, terms - t), pairs, {nullptr, kProductLanes},
+                chain);
       float b_factors[kProductLanes] = {};
       std::memcpy(b_factors, b_scales + step * b_scales_step + column,
                   columns * sizeof(float));
@@ -740,7 +610,7 @@ struct Product {
         words = words_of(sliver) + lane;
         ahead.a = product_packed_bytes(args.terms, args.block_terms,
                                        kMaxProductRows, pairs) /
-                  sizeof(float);
+                  4;
       }
       Element* const result = at(out, out_at, row + r, column);
       Sums to{local, kProductLanes};
@@ -748,44 +618,18 @@ struct Product {
         to.data = sums + index * sums_panel + (row + r) * kProductLanes;
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
-      const Words way = words_to_add(sliver, panel, pairs, height, from);
-      for (std::size_t i = 0; last && self != nullptr && i < height; ++i) {
-        hwy::Prefetch(at(self, self_at, row + r + i, column));
-      }
-      const auto add = [&](const auto& left, std::size_t done,
-                           std::size_t count) HWY_ATTR {
-        const float* const right =
-            words_of(panel) + (pairs ? done / 2 : done) * kProductLanes;
-        const Sums& before = done == 0 ? from : to;
-        Ahead now = ahead;
-        now.b += done / 2 * ahead.b_step;
-        if (stored && done + count == terms) {
-          add_words(way, height, left, now, right, count, before,
-                    Target<Out>{result, static_cast<std::size_t>(out_at.row),
-                                non_temporal});
-        } else {
-          add_words(way, height, left, now, right, count, before, to);
-        }
+      const auto add = [&](const auto& target) HWY_ATTR {
+        add_words(height, sliver, words, sliver_step, ahead, panel,
+                  words_of(panel), terms, pairs, from, target);
       };
       if (args.scale_terms != 0 && terms != 0) {
         add_scaled(height, sliver, words, sliver_step, panel, row + r, column,
                    columns, term, terms, from, to);
-      } else if (in_place) {
-        InPlace left{};
-        const typename In::Element* begins[kMaxProductRows] = {};
-        for (std::size_t i = 0; i < height; ++i)
-          begins[i] = row_of(row + r + i);
-        for_words(term, terms,
-                  [&](std::size_t done, std::size_t place,
-                      std::size_t count) HWY_ATTR {
-                    for (std::size_t i = 0; i < height; ++i) {
-                      left.rows[i] =
-                          reinterpret_cast<const std::byte*>(begins[i] + place);
-                    }
-                    add(left, done, count);
-                  });
+      } else if (stored) {
+        add(Target<Out>{result, static_cast<std::size_t>(out_at.row),
+                        non_temporal});
       } else {
-        add(Packed{words, sliver_step}, 0, terms);
+        add(to);
       }
       if (last && !stored) {
         finish<Out>(args, to, height, columns,
@@ -795,8 +639,7 @@ struct Product {
                         : Factors{a_scales + (row + r) * a_scales_row,
                                   a_scales_row, b_scales + column});
       }
-      sliver += in_place ? sizeof(ProductPanel)
-                         : product_panel_bytes(terms, height, pairs);
+      sliver += product_panel_bytes(terms, height, pairs);
       r += height;
     }
   }
@@ -958,11 +801,9 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
           b + static_cast<std::int64_t>(term) * b_at.row, b_at.column, b_at.row,
           columns, std::min<std::size_t>(args.block_terms, args.terms - term)};
       pack_panel<In>(block, kProductLanes, pairs, panel);
-      const Sums from{term == 0 ? nullptr : local, kProductLanes};
-      add_words(
-          words_to_add(a, panel, pairs, height, from), height,
-          Packed{words_of(a) + (pairs ? term / 2 : term) * height, height},
-          {0, panel, 0}, words_of(panel), block.terms, from, sums);
+      add_words(height, a, words_of(a) + (pairs ? term / 2 : term) * height,
+                height, {0, panel, 0}, panel, words_of(panel), block.terms,
+                pairs, term == 0 ? Sums{nullptr, kProductLanes} : sums, sums);
       term += block.terms;
       if (args.terms == 0) break;
     }

@@ -126,7 +126,7 @@ struct ProductRuns {
   std::uint64_t length;
 
   std::size_t place(std::size_t i) const noexcept {
-    return length == 1 ? begins[i] : begins[i / length] + i % length;
+    return begins[i / length] + i % length;
   }
 };
 
