@@ -91,6 +91,7 @@ struct ProductScales {
   const float* b = nullptr;  ///< [blocks, columns of b], row after row
   std::size_t terms = 0;  ///< of a block; even, at most kMaxTerms; 0: all terms
 
+  /// Of a block.
   static constexpr std::size_t kMaxTerms = 128;
 };
 
