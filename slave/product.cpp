@@ -149,7 +149,7 @@ template <class Format>
 HWY_INLINE std::byte* pack_panel(const Source<Format>& x, std::size_t width,
                                  bool pairs, std::byte* panel) {
   auto& head = *reinterpret_cast<ProductPanel*>(panel);
-  head.least_exponent = 0;
+  head = {};  // also what is reserved, which is put to main memory, too
   if constexpr (std::is_same<Format, BFloat16>::value) {
     if (pairs) {
       head.least_exponent =

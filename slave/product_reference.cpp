@@ -29,7 +29,7 @@ void pack(const void* arguments, const Tile& tile, Result&) {
   };
   for (std::size_t unit = 0; unit < tile.count; ++unit) {
     auto& head = *reinterpret_cast<ProductPanel*>(panel);
-    head.least_exponent = args.pairs != 0 ? 0xff : 0;
+    head = {args.pairs != 0 ? 0xffu : 0, {}};
     auto* word = reinterpret_cast<std::uint32_t*>(&head + 1);
     const std::size_t step = args.pairs != 0 ? 2 : 1;
     for (std::size_t t = 0; t < args.terms; t += step) {
