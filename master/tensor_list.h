@@ -3,10 +3,12 @@
 #define SWAMP_MASTER_TENSOR_LIST_H_
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "master/buffer.h"
 #include "master/partition.h"
@@ -70,6 +72,13 @@ struct OperationTable {
   Operation operations[slave::kMaxFormats];
 };
 
+template <std::size_t... kIndices>
+constexpr std::array<Operation, sizeof...(kIndices)> operations_of_group(
+    const slave::KernelGroup& group,
+    std::index_sequence<kIndices...>) noexcept {
+  return {Operation(slave::kKernels[group.ids[kIndices]], nullptr)...};
+}
+
 // operations_of() makes the operations of the kernels of kFamily that have
 // kOperands operands. `args` is not copied.
 template <KernelFamily kFamily,
@@ -81,19 +90,16 @@ OperationTable operations_of(const Args& args) noexcept {
   static_assert(
       slave::kKernels[kGroup.ids[0]].args_bytes == args_bytes_of<Args>(),
       "not the arguments of this family");
-  // Made once, but for the arguments: a small list takes less time than its
-  // operations.
-  static const OperationTable kMade = [] {
-    OperationTable table{};
-    for (int i = 0; i < kGroup.count; ++i) {
-      table.operations[i] = Operation(slave::kKernels[kGroup.ids[i]], nullptr);
-    }
-    return table;
-  }();
+  // Made when this is compiled, but for the arguments: a small list takes less
+  // time than its operations, and a lock for the first call would be inherited
+  // by a child that is forked meanwhile.
+  static constexpr auto kMade =
+      operations_of_group(kGroup, std::make_index_sequence<kGroup.count>());
   OperationTable table;
   table.group = &kGroup;
   for (int i = 0; i < kGroup.count; ++i) {
-    std::memcpy(static_cast<void*>(&table.operations[i]), &kMade.operations[i],
+    std::memcpy(static_cast<void*>(&table.operations[i]),
+                &kMade[static_cast<std::size_t>(i)],
                 Operation::bytes_of(kOperands));
     table.operations[i].args = &args;
   }

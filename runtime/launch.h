@@ -40,8 +40,8 @@ struct Operation {
   Operation() noexcept = default;
   // `kernel_args` are of the type that the kernel was listed with, and are not
   // copied. `row_columns`: elements of a row, for kernels whose unit is a row.
-  Operation(const KernelInfo& info, const void* kernel_args,
-            std::size_t row_columns = 1) noexcept
+  constexpr Operation(const KernelInfo& info, const void* kernel_args,
+                      std::size_t row_columns = 1) noexcept
       : kernel(info.id),
         operand_count(info.operand_count),
         columns(info.state.is_streamed ? static_cast<std::uint32_t>(row_columns)
@@ -52,7 +52,8 @@ struct Operation {
         tile_step(0),
         args_bytes(info.args_bytes),
         traffic_bytes(info.traffic_bytes(row_columns)),
-        args(kernel_args) {
+        args(kernel_args),
+        operands{} {
     for (int s = 0; s < operand_count; ++s) {
       operands[s] = info.operand(s, row_columns);
     }

@@ -73,7 +73,7 @@ std::vector<Case> make_cases() {
         cases.push_back(cases.back());
         cases.back().has_scales = true;
         if (i % 2 == 0) continue;
-        cases.back().scale_terms = shape[2] > 30 ? 2 + i % 4 / 3 * 4 : 16;
+        cases.back().scale_terms = shape[2] <= 30 ? 16u : i % 4 == 3 ? 6u : 2u;
       }
     }
   }
