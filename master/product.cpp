@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "master/product.h"
 #include "master/row_launch.h"
@@ -157,12 +158,11 @@ void require_scales(const Matrices& out, const Matrices& a,
         "options.scales.terms", std::to_string(scales.terms),
         "an even number, at most " + std::to_string(ProductScales::kMaxTerms));
   }
-  const std::size_t steps =
-      scales.terms == 0 ? 1 : master::divided(a.columns, scales.terms);
+  const std::size_t blocks = scales.blocks(a.columns);
   master::require_array("options.scales.a", scales.a, alignof(float),
-                        out.rows * steps);
+                        out.rows * blocks);
   master::require_array("options.scales.b", scales.b, alignof(float),
-                        out.columns * steps);
+                        out.columns * blocks);
 }
 
 // ---- Parts
@@ -178,7 +178,7 @@ struct Product {
   float alpha, beta;
   const Gather* gather;  // null: a is at steps
   const PartialSums* partial_sums;
-  const ProductScales* scales;
+  ProductScales scales;  // a and b are null: none
   bool pairs;
 
   std::size_t terms() const { return a.columns; }
@@ -197,23 +197,21 @@ struct Product {
     args.beta = beta;
     args.first = args.last = 1;
     args.pairs = pairs ? 1 : 0;
-    args.scale_terms = static_cast<std::uint32_t>(scale_terms());
+    args.scale_terms = static_cast<std::uint32_t>(scales.terms);
     return args;
   }
 
-  // scale_terms() returns the terms of a block with scales; 0: none, or all.
-  std::size_t scale_terms() const {
-    return scales == nullptr ? 0 : scales->terms;
+  // place() returns the address of a scale; null if there are none.
+  static const float* place(const float* all, std::size_t at) {
+    return all == nullptr ? nullptr : all + at;
   }
-
   // steps_of() returns how many scales `count` terms have.
   std::size_t steps_of(std::size_t count) const {
-    if (scales == nullptr) return 0;
-    return scales->terms == 0 ? 1 : master::divided(count, scales->terms);
+    return scales.a == nullptr ? 0 : scales.blocks(count);
   }
   // whole_blocks() returns a number of terms, made a multiple of a scale's.
   std::size_t whole_blocks(std::size_t most) const {
-    const std::size_t block = scale_terms();
+    const std::size_t block = scales.terms;
     return block == 0 ? most : std::max(most / block, std::size_t{1}) * block;
   }
 
@@ -304,9 +302,7 @@ struct Product {
   std::size_t packed_rows_bytes(std::size_t rows, std::size_t part_terms,
                                 const Blocks& blocks) const {
     return row_grains_of(rows) *
-           slave::product_packed_bytes(
-               part_terms, block_terms_of(part_terms, blocks.terms_of_a),
-               slave::kMaxProductRows, pairs);
+           packed_bytes(part_terms, blocks, slave::kMaxProductRows);
   }
   // slaves_of() returns how many slaves compute `rows` rows.
   std::size_t slaves_of(std::size_t rows, std::size_t part_terms,
@@ -331,11 +327,12 @@ struct Product {
                    SWAMP_UNSUPPORTED);
   }
 
-  // packed_bytes() returns the bytes of kProductLanes packed columns of b.
-  std::size_t packed_bytes(std::size_t part_terms, const Blocks& blocks) const {
+  // packed_bytes() returns the bytes of the panels of `width` lanes.
+  std::size_t packed_bytes(std::size_t part_terms, const Blocks& blocks,
+                           std::size_t width = kProductLanes) const {
     return slave::product_packed_bytes(
-        part_terms, block_terms_of(part_terms, blocks.terms_of_a),
-        kProductLanes, pairs);
+        part_terms, block_terms_of(part_terms, blocks.terms_of_a), width,
+        pairs);
   }
 
   bool fits(const Blocks& blocks) const {
@@ -597,13 +594,9 @@ struct Product {
     }
     const Operation operations[] = {operation_of(args, most, now.rows),
                                     operation_of(last, most, now.rows)};
-    // Of the scales of the part.
-    const std::size_t step = args.scale_terms == 0 ? 0 : steps_of(now.term);
-    const float *const a_scales =
-                           scales == nullptr ? nullptr : scales->a + step,
-                       *const b_scales = scales == nullptr
-                                             ? nullptr
-                                             : scales->b + step * out.columns;
+    // The first scale of the part.
+    const std::size_t step =
+        args.scale_terms == 0 ? 0 : now.term / args.scale_terms;
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(
         operations, 2, now.batches * ((panels - 1) / block_panels + 1), false,
@@ -622,9 +615,8 @@ struct Product {
                    sums + (i * panels * kProductLanes + c) * now.rows,
                    part(self, batch, now.row, column).data,
                    part(out, batch, now.row, column).data,
-                   a_scales == nullptr ? nullptr
-                                       : a_scales + now.row * steps_of(terms()),
-                   b_scales == nullptr ? nullptr : b_scales + column},
+                   place(scales.a, now.row * steps_of(terms()) + step),
+                   place(scales.b, step * out.columns + column)},
                   now.columns - c < block_columns ? 1 : 0);
       }
     }
@@ -680,10 +672,9 @@ struct Product {
       operation.set_unit_bytes(At::a, sliver);
       now.args.self = set(At::self, self, adds() ? out.rows : 0);
       now.args.out = set(At::out, out, out.rows);
-      operation.set_unit_bytes(
-          At::a_scales, scales == nullptr ? 0 : out.rows * sizeof(float));
-      operation.set_unit_bytes(At::b_scales,
-                               scales == nullptr ? 0 : lanes * sizeof(float));
+      const std::size_t scale_bytes = steps_of(terms()) * sizeof(float);
+      operation.set_unit_bytes(At::a_scales, out.rows * scale_bytes);
+      operation.set_unit_bytes(At::b_scales, lanes * scale_bytes);
       operation.scratch_bytes = static_cast<std::uint32_t>(
           slave::product_rows_scratch_bytes(now.args.block_terms));
       operation.traffic_bytes =
@@ -711,9 +702,8 @@ struct Product {
           table.add(panels_of(parts[p].columns),
                     {part(b, first + i, 0, column).data, packed + i * sliver,
                      part(self, first + i, 0, column).data,
-                     part(out, first + i, 0, column).data,
-                     scales == nullptr ? nullptr : scales->a,
-                     scales == nullptr ? nullptr : scales->b + column},
+                     part(out, first + i, 0, column).data, scales.a,
+                     place(scales.b, column)},
                     p);
         }
       }
@@ -861,13 +851,12 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
                options.beta,
                options.gather,
                options.sums,
-               options.scales,
+               options.scales == nullptr ? ProductScales{} : *options.scales,
                false};
   call.pairs = a.dtype == kBFloat16 && runtime::rounds_to_nearest() &&
                slave::has_bfloat16_pairs(where.kernels->isa);
-  ProductScales scales;
   if (options.gather == nullptr && options.sums == nullptr &&
-      call.scale_terms() == 0) {
+      call.scales.terms == 0) {
     const bool by_columns = out.column_step != 1 && out.row_step == 1;
     const std::size_t few = slave::kFewProductRows;
     if (out.rows > few && (by_columns || out.columns <= few)) {
@@ -876,10 +865,7 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
       call.a = b.transposed();
       call.b = a.transposed();
       call.self = call.self.transposed();
-      if (call.scales != nullptr) {
-        scales = {call.scales->b, call.scales->a};
-        call.scales = &scales;
-      }
+      std::swap(call.scales.a, call.scales.b);
     }
     if (call.is_few() && call.few_rows()) return;
   }

@@ -39,8 +39,8 @@ slave::ProductPackArgs pack_args(std::size_t terms, std::size_t lanes,
 Operation pack_operation(slave::ProductPackArgs& args, const Matrices& x);
 
 // PackedLanes is what pack_panels() packs: `lanes` lanes of each of `batch`
-// matrices, of which `x` has the first. x.columns are lanes, x.rows terms. The
-// panels are `width` wide.
+// matrices; `x` is the first. x.columns are lanes, x.rows terms. The panels are
+// `width` wide.
 struct PackedLanes {
   Matrices x;
   std::size_t batch, lanes, width;

@@ -573,23 +573,21 @@ struct Product {
     const std::size_t columns =
         std::min<std::size_t>(kProductLanes, args.columns - column);
     const std::size_t index = column / kProductLanes;
-    // Returns the panel of these terms of the lanes of panel `i`.
+    // Returns the panel of the terms from `from` on of the lanes of panel `i`.
     const auto panel_of = [&](const std::byte* panels, std::size_t i,
-                              std::size_t width) {
+                              std::size_t width, std::size_t from) {
       return panels +
              i * product_packed_bytes(args.terms, args.block_terms, width,
                                       pairs) +
-             term / args.block_terms *
+             from / args.block_terms *
                  product_panel_bytes(args.block_terms, width, pairs);
     };
-    const std::byte* const panel = panel_of(b, index, kProductLanes);
+    const std::byte* const panel = panel_of(b, index, kProductLanes, term);
     // Each tile prefetches its part of the panel that comes next.
     const std::byte* const next =
         column + kProductLanes < args.columns
-            ? panel_of(b, index + 1, kProductLanes)
-            : b + (term + terms) / args.block_terms *
-                      product_panel_bytes(args.block_terms, kProductLanes,
-                                          pairs);
+            ? panel_of(b, index + 1, kProductLanes, term)
+            : panel_of(b, 0, kProductLanes, term + terms);
     const std::size_t next_step =
         kProductLanes * sizeof(float) / ((rows + kRows - 1) / kRows);
     const std::size_t tile_bytes = next_step * (pairs ? terms / 2 : terms);
@@ -606,7 +604,7 @@ struct Product {
         height = std::min(height, sliver_rows(kMaxProductRows - lane));
         sliver_step = kMaxProductRows;
         sliver = panel_of(reinterpret_cast<const std::byte*>(a),
-                          at / kMaxProductRows, kMaxProductRows);
+                          at / kMaxProductRows, kMaxProductRows, term);
         words = words_of(sliver) + lane;
         ahead.a = product_packed_bytes(args.terms, args.block_terms,
                                        kMaxProductRows, pairs) /
@@ -766,8 +764,7 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
   Factors factors{operand<const float>(tile, At::a_scales), 1,
                   operand<const float>(tile, At::b_scales)};
   auto* local = static_cast<float*>(tile.scratch);
-  auto* panel =
-      reinterpret_cast<std::byte*>(local + kMaxProductRows * kProductLanes);
+  auto* panel = static_cast<std::byte*>(tile.scratch) + kProductTileBytes;
   const bool pairs = args.pairs != 0;
   const std::size_t height = product_rows_width(args.rows);
   const ProductSteps b_at = steps_of(tile.layout[At::b], args.in, sizeof *b),

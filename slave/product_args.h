@@ -68,9 +68,7 @@ struct ProductPackOperand {
 //   and at most block_terms terms; the panels of the same columns follow each
 //   other), sums (inout, rows: float32, each kProductLanes a line; absent:
 //   none), self (in, rows; absent: none), out (out, rows), a_scales, b_scales
-//   (absent: none). A unit is a row of
-//   the result:
-//   `columns` elements.
+//   (absent: none). A unit is a row of the result: `columns` elements.
 //   out = r(alpha * sum + beta * self), rounded to float32 after
 //   alpha * sum and after the fma() with beta; a nan is the quiet nan with
 //   payload 0. Without self out = r(alpha * sum). If `first` is 0 the chains

@@ -93,6 +93,11 @@ struct ProductScales {
 
   /// Of a block.
   static constexpr std::size_t kMaxTerms = 128;
+
+  /// Returns the number of blocks of `count` terms.
+  constexpr std::size_t blocks(std::size_t count) const noexcept {
+    return terms == 0 ? 1 : (count + terms - 1) / terms;
+  }
 };
 
 /// The options of BLAS's gemm, a bias that is added, a gather, and scales.

@@ -621,7 +621,10 @@ Tensor value_product(const Tensor& a, const Tensor& b,
     const auto type = wide ? at::kFloat : at::kBFloat16;
     const Tensor x = resolved(a.to(type)), y = resolved(b.to(type));
     ProductOptions options;
-    const std::int64_t steps = block == 0 ? 1 : (x.size(1) + block - 1) / block;
+    ProductScales scales;
+    scales.terms = static_cast<std::size_t>(block);
+    const auto steps = static_cast<std::int64_t>(
+        scales.blocks(static_cast<std::size_t>(x.size(1))));
     // Returns scales [rows, steps], which may repeat; undefined if one for all
     // is in alpha.
     const auto scales_of = [&](const OptionalTensor& scale, const Tensor& of) {
@@ -636,7 +639,6 @@ Tensor value_product(const Tensor& a, const Tensor& b,
           .expand({-1, steps});
     };
     Tensor a_scales = scales_of(a_scale, x), b_scales = scales_of(b_scale, y);
-    ProductScales scales;
     if (a_scales.defined() || b_scales.defined()) {
       const auto or_one = [&](const Tensor& one, const Tensor& of) {
         return one.defined() ? one
@@ -645,8 +647,8 @@ Tensor value_product(const Tensor& a, const Tensor& b,
       };
       a_scales = or_one(a_scales, x).contiguous();
       b_scales = or_one(b_scales, y).t().contiguous();
-      scales = {data_of<float>(a_scales), data_of<float>(b_scales),
-                static_cast<std::size_t>(block)};
+      scales.a = data_of<float>(a_scales);
+      scales.b = data_of<float>(b_scales);
       options.scales = &scales;
     }
     if (is_defined(a_amax) && is_defined(b_amax)) {
