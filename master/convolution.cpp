@@ -15,7 +15,6 @@
 #include "master/row_launch.h"
 #include "master/text.h"
 #include "slave/convolution_args.h"
-#include "swamp/float_formats.h"
 
 namespace swamp {
 
@@ -406,17 +405,6 @@ struct Gradient : Direct {
     return bytes;
   }
 
-  // store() rounds a sum as the kernels do, whose nan is quiet.
-  void store(float sum, void* out, std::size_t i) const {
-    if (of.dtype == kFloat32) {
-      static_cast<float*>(out)[i] = sum;
-    } else {
-      static_cast<std::uint16_t*>(out)[i] = of.dtype == kFloat16
-                                                ? float16_from_float(sum)
-                                                : bfloat16_from_float(sum);
-    }
-  }
-
   void run(const void* x, const void* gradient, void* out) {
     using At = slave::ConvolutionWeightOperand;
     const std::size_t blocks = block_count(), parts = part_count(),
@@ -470,7 +458,8 @@ struct Gradient : Direct {
             std::size_t to = one.filter * terms() + part.first_term;
             for (std::size_t t = 0; t < part.terms; ++t, ++to, sums += kLanes) {
               for (std::size_t lane = 0; lane < one.lanes; ++lane) {
-                store(sums[lane], out, to + lane * terms());
+                master::store_rounded(of.dtype, sums[lane], out,
+                                      to + lane * terms());
               }
             }
           }

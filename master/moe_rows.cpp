@@ -2,7 +2,6 @@
 // loss. Permuting, unpermuting and their gradients are all sums of a few rows
 // for each output row, so that one kernel and sum_rows() serve them.
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -313,17 +312,10 @@ void moe_aux_loss_backward(double gradient, const std::int64_t* counts,
   if (dprobs.rows == 0 || dprobs.columns == 0) return;
   std::vector<float> row(dprobs.columns);  // one of dprobs, in its dtype
   for (std::size_t e = 0; e < dprobs.columns; ++e) {
-    const auto value =
-        static_cast<float>(factor * static_cast<double>(counts[e]));
-    auto* narrow = reinterpret_cast<std::uint16_t*>(row.data()) + e;
-    if (dprobs.dtype == kFloat32) {
-      row[e] = value;
-    } else {
-      const std::uint16_t bits = dprobs.dtype == kFloat16
-                                     ? float16_from_float(value)
-                                     : bfloat16_from_float(value);
-      std::memcpy(narrow, &bits, sizeof bits);
-    }
+    master::store_rounded(
+        dprobs.dtype,
+        static_cast<float>(factor * static_cast<double>(counts[e])), row.data(),
+        e);
   }
   sum_rows(master::impl_of(machine),
            {row.data(), 1, dprobs.columns, dprobs.dtype}, FirstRow(), nullptr,

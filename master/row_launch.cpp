@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -167,6 +168,18 @@ Operation line_sums(const Machine::Impl& machine, ScalarType from,
     sums.tile_step /= 2;
   }
   return sums;
+}
+
+void store_rounded(ScalarType dtype, float value, void* array,
+                   std::size_t i) noexcept {
+  auto* const bytes = static_cast<std::byte*>(array);
+  if (dtype == kFloat32) {
+    std::memcpy(bytes + i * sizeof value, &value, sizeof value);
+    return;
+  }
+  const std::uint16_t bits = dtype == kFloat16 ? float16_from_float(value)
+                                               : bfloat16_from_float(value);
+  std::memcpy(bytes + i * sizeof bits, &bits, sizeof bits);
 }
 
 void run_rows(Machine::Impl& machine, const char* name, const Matrix& x,

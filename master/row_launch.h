@@ -96,8 +96,7 @@ const KernelInfo& row_kernel(ScalarType dtype) noexcept {
 // of them would leave some of 192 slaves with twice the rows of others.
 inline constexpr std::size_t kRowElements = 1024;
 inline GrainRule row_grains(std::size_t columns) noexcept {
-  return {columns < kRowElements ? kRowElements / columns : 1,
-          ~std::size_t{0}};
+  return {columns < kRowElements ? kRowElements / columns : 1, ~std::size_t{0}};
 }
 
 // grain_rows() returns the number of rows of a grain; the last grain of a
@@ -173,6 +172,11 @@ Operation line_sums(const Machine::Impl& machine, ScalarType from,
 // The columns whose sums a slave stores at a time: a line of 64 bytes.
 inline constexpr std::size_t kLineColumns = 16;
 inline constexpr GrainRule kLineGrains{kLineColumns, ~std::size_t{0}};
+
+// store_rounded() stores a number as element i of an array of float32, float16
+// or bfloat16.
+void store_rounded(ScalarType dtype, float value, void* array,
+                   std::size_t i) noexcept;
 
 // run_rows() launches an operation on all rows of x; `addresses` are those of
 // the first row of each operand. Throws as require_ldm(), with the name of x.
