@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "master/aten/checks.h"
+#include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 #include "master/aten/tensor_list.h"
 #include "swamp/aten.h"
@@ -124,8 +125,8 @@ bool any_saturated(at::TensorList tensors) {
   constexpr double kLargest = 65504;
   for (const at::Tensor& tensor : tensors) {
     if (tensor.scalar_type() != at::kHalf || tensor._is_zerotensor()) continue;
-    const at::Tensor dense = tensor.clone(at::MemoryFormat::Contiguous);
-    const Tensor array{mutable_data(dense),
+    const at::Tensor dense = row_major(tensor);
+    const Tensor array{const_cast<void*>(const_data(dense)),
                        static_cast<std::size_t>(dense.numel()), kFloat16};
     TensorStatistics found;
     translated([&] { scan_non_finite(array, &found); });

@@ -71,7 +71,7 @@ Tensor transposed(const Tensor& x) {
   translated([&] {
     transpose(size_of(x.size(0)), size_of(x.size(1)), size_of(x.size(2)),
               *scalar_type(x.scalar_type()), const_data(x),
-              const_cast<void*>(const_data(result)));
+              mutable_data(result));
   });
   return result;
 }
