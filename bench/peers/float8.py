@@ -191,8 +191,8 @@ def draw(found, out):
                 tails += [y for _, y in curve[len(curve) // 8:]]
         axes.axhline(0, color="black", linewidth=0.8)
         if tails:
-            room = 0.05 * (max(tails) - min(tails))
-            axes.set_ylim(min(*tails, 0) - room, max(*tails, 0) + room)
+            margin = 0.05 * (max(tails) - min(tails))
+            axes.set_ylim(min(*tails, 0) - margin, max(*tails, 0) + margin)
         axes.set(title=title, xlabel="step", ylabel="loss - bfloat16's loss")
         axes.grid(True, linestyle=":")
         axes.legend(fontsize="small")

@@ -24,8 +24,7 @@ class Done(offload.Copies):
 
 
 class Timed(Done):
-    """Copies of which only the time passes, one after another, as a GPU's take none of
-    the CPU's."""
+    """Copies that take time, one after another, but none of the CPU's, as a GPU's."""
 
     def __init__(self, bytes_per_second):
         super().__init__()

@@ -25,7 +25,7 @@ struct Place {
 };
 using PlaceOf = std::function<Place(std::size_t number)>;
 
-// Layout is a matrix of codes, of which neighbours share a scale.
+// Layout is a matrix of codes whose neighbours share a scale.
 struct Layout {
   const CodeInput& input;
   bool is_transposed = false;
@@ -38,7 +38,8 @@ struct Layout {
     return input.bits(is_transposed ? column * input.columns + row
                                     : row * input.columns + column);
   }
-  // place() is of an element, of which a number of the result has `elements`.
+  // place() returns the place of an element if a number of the result has
+  // `elements` of them.
   Place place(std::size_t element, std::size_t elements = 1) const;
   // places() is of codes of a format; the layout must live as long.
   PlaceOf places(ScalarType format) const;

@@ -71,8 +71,9 @@ class _Offloaded(_optimizer._Optimizer):
         copies: a function that returns the :class:`Copies` of a device.
 
     Parameters are float32, float16 or bfloat16, and not divided over ranks: for FSDP
-    use its own offload (``CPUOffloadPolicy``) and ``swamp_torch.AdamW``. Gradients stay on the device until
-    they are set to None; those of several backward passes are added there.
+    use its own offload (``CPUOffloadPolicy``) and ``swamp_torch.AdamW``. Gradients stay
+    on the device until they are set to None; those of several backward passes are added
+    there.
     """
 
     def __init__(self, params: Params, *args: Any, threads: Optional[int] = None,
@@ -237,8 +238,8 @@ class _Offloaded(_optimizer._Optimizer):
                 chunk.running = self._pool.submit(chunk.check, self._inv_scale)
 
     def _take_gradients(self, again: bool) -> None:
-        """Waits until the host parameters have the gradients, all of which are copied
-        if `again`, else those that no hook has copied."""
+        """Copies the gradients that no hook has copied, or all if `again`, and waits
+        until the host parameters have them."""
         for slot in self._slots.values():
             param, host, grad = slot.param, slot.host, slot.param.grad
             if ((param.dtype, param.shape) != (host.dtype, host.shape)

@@ -73,8 +73,9 @@ def chained_product(x: torch.Tensor, y: torch.Tensor, group: dist.ProcessGroup,
 
 
 class _Linear(torch.autograd.Function):
-    """A linear layer of which each rank has a part: the ranks continue each other's
-    sums in the result of a row-parallel one, in the gradient of the other's input."""
+    """A linear layer that is divided over ranks. They continue each other's sums in
+    the result of a row-parallel layer, and in the gradient of a column-parallel layer's
+    input."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor,

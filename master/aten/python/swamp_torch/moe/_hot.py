@@ -1,4 +1,4 @@
-"""HotExperts: experts that are divided over ranks, of which the hot ones are on all."""
+"""HotExperts: experts that are divided over ranks; each rank has a copy of the hot ones."""
 
 import copy
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -207,9 +207,8 @@ class HotExperts(torch.nn.Module):
             if optimizer is not None and home == self._rank:
                 states = [[optimizer.state.get(p, {}) for p in own]]
             if optimizer is not None:
-                source = home if self._group is None else dist.get_global_rank(
-                    self._group, home)
-                dist.broadcast_object_list(states, source, group=self._group)
+                dist.broadcast_object_list(states, _global_rank(home, self._group),
+                                           group=self._group)
             for index, (param, weight) in enumerate(
                     zip(self.replicas[slot].parameters(), own)):
                 if home == self._rank:
@@ -243,11 +242,13 @@ class HotExperts(torch.nn.Module):
                 self._slots[slot] = -1
 
 
+def _global_rank(rank: int, group: Any) -> int:
+    return rank if group is None else dist.get_global_rank(group, rank)
+
+
 def _broadcast(tensor: Tensor, source: int, group: Any) -> None:
-    if group is not None:
-        source = dist.get_global_rank(group, source)
-    dist.broadcast(tensor.view(torch.uint8) if tensor.dim() else tensor, source,
-                   group=group)
+    dist.broadcast(tensor.view(torch.uint8) if tensor.dim() else tensor,
+                   _global_rank(source, group), group=group)
 
 
 def _drop_replicas(module: HotExperts, state: Dict[str, Any], prefix: str,
