@@ -106,15 +106,6 @@ class AnyNonfinite(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "takes strided CPU"):
             check([torch.eye(3).to_sparse()])
 
-    def test_compile(self):
-        def step(x, y):
-            return check([x * 2, y]) + 1, x + 1
-
-        compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
-        for y, expected in ((1.0, 1.0), (math.inf, 2.0)):
-            answer, _ = compiled(torch.ones(5), torch.full((3,), y))
-            self.assertEqual(answer.item(), expected)
-
     def test_compile_of_the_overridden(self):
         def step(x, found, inv_scale):
             y = x * 3

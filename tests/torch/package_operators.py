@@ -584,6 +584,7 @@ class Memory(TestCase):
                 is_error = i in writes and (kind == "zero" or "expanded" in kind)
                 is_error |= i in refused and ("neg" in kind or kind == "imaginary")
                 with self.subTest((name, i, j, kind)):
+                    versions = [t._version for t in tensors([ours[k] for k in writes])]
                     found = caught(lambda: call(*ours))
                     if (isinstance(found, tuple) and found
                             and isinstance(found[0], str)):
@@ -593,8 +594,12 @@ class Memory(TestCase):
                         continue  # other values, or PyTorch's kernel
                     found, expected = tensors([found]), tensors([call(*theirs)])
                     if has_result:
-                        found += plain(tensors([ours[i] for i in writes]))
-                        expected += tensors([theirs[i] for i in writes])
+                        here, there = (tensors([some[k] for k in writes])
+                                       for some in (ours, theirs))
+                        self.assertEqual([t._version - v for t, v in zip(here, versions)],
+                                         [t._version for t in there])
+                        found += plain(here)
+                        expected += there
                     self.assert_same([t.resolve_neg() for t in found], expected)
 
     def test_own_operators(self):

@@ -3,7 +3,7 @@ layer_norm and rms_norm of 16-bit tensors; and the activations."""
 
 import math
 
-from support import CI, TestCase, a_fifth, caught, main, on_threads, python
+from support import CI, TestCase, a_fifth, caught, main, on_threads
 from half_precision import EPS, HALF, assert_as_stock, randn, use, with_gradients
 
 import torch
@@ -165,37 +165,6 @@ class Overrides(TestCase):
         x = torch.full((3,), 1e7).log_softmax(0)
         torch.testing.assert_close(x, torch.full((3,), -math.log(3)))
 
-    def test_same_bits_on_every_cpu(self):
-        """Of log_softmax, activations and their gradients, whose float32 bits in
-        PyTorch depend on the CPU's vectors."""
-        code = ("import torch, swamp_torch\n"
-                "swamp_torch.enable(reproducible=True)\n"
-                "for dtype in (torch.float32, torch.bfloat16, torch.float16):\n"
-                "    x = torch.tensor([i * 37 % 181 / 20 for i in range(917)])\n"
-                "    x = x.view(7, 131).to(dtype).requires_grad_()\n"
-                "    F = torch.nn.functional\n"
-                "    for call in (lambda x: x.log_softmax(0), lambda x: x.log_softmax(1),\n"
-                "                 F.silu, F.gelu, torch.tanh, torch.sigmoid, torch.exp,\n"
-                "                 F.softplus, lambda x: F.gelu(x, approximate='tanh'),\n"
-                "                 lambda x: F.silu(x.clone(), inplace=True),\n"
-                "                 F.mish, F.elu, F.selu, F.logsigmoid, torch.expm1,\n"
-                "                 lambda x: F.glu(torch.cat([x, x.flip(0)], 0), 0),\n"
-                "                 lambda x: F.glu(torch.cat([x, x.flip(1)], 1)),\n"
-                "                 torch.exp2, lambda x: (x + 4.1).log(),\n"
-                "                 lambda x: (x + 4).log1p(), lambda x: (x + 4.1).rsqrt(),\n"
-                "                 lambda x: F.celu(x, 2.), lambda x: torch.pow(7, x),\n"
-                "                 lambda x: x.abs().pow(1.7),\n"
-                "                 lambda x: x.pow(5), lambda x: (x + 5).pow(-.5)):\n"
-                "        y = call(x - 4)\n"
-                "        g, = torch.autograd.grad(y, x, x.detach().flip(0))\n"
-                "        print(hash(tuple(torch.cat([y, g]).flatten().tolist())))\n")
-        found = [python(code, **environment) for environment in (
-            {}, {"SWAMP_ISA": "scalar", "ATEN_CPU_CAPABILITY": "default"},
-            {"ATEN_CPU_CAPABILITY": "avx2"})]
-        for one in found:
-            self.assertEqual(one.returncode, 0, one.stderr)
-            self.assertEqual(one.stdout, found[0].stdout)
-
     def test_sums_of_losses(self):
         """The mean of float16 losses whose sum exceeds 65504."""
         use(True)
@@ -220,12 +189,6 @@ class Overrides(TestCase):
                         self.assertLessEqual(
                             ((a.double() - b).abs() - 2 * EPS[dtype] * b.abs()).max(),
                             1e-7, (name, dtype, shape))
-
-    def test_same_bits_on_threads(self):
-        use(True)
-        for name, call, shapes, _ in CALLS:
-            self.assert_same(*on_threads(lambda: with_gradients(
-                call, *(randn(*s, dtype=torch.bfloat16) for s in shapes))), name)
 
     def test_autocast(self):
         x, w = randn(6, 1000), randn(1000).float()
