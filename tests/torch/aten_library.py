@@ -6,7 +6,7 @@ import math
 import unittest
 import warnings
 
-from support import DTYPES, PATH, load, main, python, unscale
+from support import DTYPES, PATH, main, python, unscale
 
 import torch
 
@@ -30,6 +30,10 @@ class Loading(unittest.TestCase):
 
     def test_twice(self):
         torch.ops.load_library(PATH)
+        for operator in ("_amp_foreach_non_finite_check_and_unscale_",
+                         "_amp_update_scale_"):
+            self.assertRegex(torch._C._dispatch_dump(f"aten::{operator}"),
+                             "\nCPU: .*master/aten")
 
     def test_bad_environment(self):
         code = ("import sys, torch\n"
@@ -145,6 +149,6 @@ class Errors(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    load()
+    torch.ops.load_library(PATH)
     warnings.simplefilter("ignore")
     main()

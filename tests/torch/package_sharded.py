@@ -178,14 +178,16 @@ def skipped_steps(rank, world):
 def scaled_steps(how, world, rank, ours):
     """Float16 by FSDP's mixed precision, or DDP, with swamp's operators and optimizer or
     with PyTorch's; the gradients of the first steps overflow with FSDP, and those of the
-    last but one on one rank only."""
+    last but one on one rank only: ShardedGradScaler reduces found_inf in unscale_()."""
     from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
     seen = []
 
     def bad(net, step):
-        if step == 2 * STEPS - 2 and rank == 0:
-            grad = next(net.parameters()).grad
-            getattr(grad, "to_local", lambda: grad)().view(-1)[0] = float("inf")
+        if step == 2 * STEPS - 2:
+            if rank == 0:
+                grad = next(net.parameters()).grad
+                getattr(grad, "to_local", lambda: grad)().view(-1)[0] = float("inf")
+            scaler.unscale_(optimizer)
         seen.append(scaler.get_scale())
     with contextlib.nullcontext() if ours else swamp_torch.disabled():
         net = how(model(torch.float32), world)

@@ -4,11 +4,12 @@ swamp::foreach_lerp_ give the bits of PyTorch 2.13's own operators, called one a
 import itertools
 import math
 
-from support import DTYPES, TestCase, load, main, on_threads, python
+from support import DTYPES, TestCase, main, on_threads, python
 
 import torch
 
-load()
+import swamp_torch  # noqa: F401 has the operators
+
 norm_and_check = torch.ops.swamp.grad_norm_and_check
 adamw = torch.ops.swamp.mixed_precision_adamw_
 lerp = torch.ops.swamp.foreach_lerp_
@@ -158,8 +159,7 @@ class Adamw(TestCase):
         self.assert_same(run(torch._lazy_clone), run(torch.clone))
 
     def test_an_error_keeps_no_copies(self):
-        code = ("import sys, torch\n"
-                "torch.ops.load_library(sys.argv[1])\n"
+        code = ("import torch, swamp_torch\n"
                 "wide = [torch.ones(64, 2) for _ in range(4)]\n"
                 "p, g, m, v = [w[:, 0] for w in wide]\n"
                 "before = p._use_count()\n"

@@ -6,16 +6,11 @@ import pickle
 import unittest
 from functools import partial
 
-from support import main, run_with_stock, same_as_stock
+from support import main, same_as_stock
 
 import torch
 from torch.amp import GradScaler
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
-
-
-def setUpModule():
-    torch.set_num_threads(2)
-    run_with_stock(Scaler)
 
 
 def model(seed=0):
@@ -250,4 +245,5 @@ class Scaler(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(2)
     main()
