@@ -3,7 +3,7 @@ layer_norm and rms_norm of 16-bit tensors; and the activations."""
 
 import math
 
-from support import CI, TestCase, a_fifth, caught, main, on_threads
+from support import CI, TestCase, a_fifth, caught, main
 from half_precision import EPS, HALF, assert_as_stock, randn, use, with_gradients
 
 import torch
@@ -111,26 +111,6 @@ class Overrides(TestCase):
                             1.02 * (b.double() - c).norm().item()
                             + 1e-3 * EPS[dtype] * c.norm().item() + 1e-6,
                             (message, i))
-
-    def test_wrong_numbers(self):
-        """PyTorch's own are inf, and 256 on one thread."""
-        use(True)
-        for classes in (65520, 128256):
-            x = torch.zeros(2, classes, dtype=torch.float16)
-            loss = F.cross_entropy(x, torch.tensor([0, 1]))
-            self.assert_same(loss, torch.tensor(math.log(classes)).half())
-            self.assertTrue(F.log_softmax(x, -1).isfinite().all())
-
-        def sums():
-            for dtype in HALF:
-                for kind in (dtype, torch.float32):
-                    b = torch.zeros(8, dtype=kind).requires_grad_()
-                    x = randn(8192, 8, dtype=dtype)
-                    y = F.layer_norm(x, (8,), torch.ones(8, dtype=kind), b)
-                    y.backward(torch.ones_like(y))
-                    self.assertEqual(b.grad.tolist(), [8192.0] * 8)
-
-        on_threads(sums)
 
     def test_large_numbers(self):
         """log_softmax and its gradient keep the log of the sum."""
