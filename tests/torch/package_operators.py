@@ -318,6 +318,15 @@ def checkpointed(call, inputs, reentrant):
     return [y, *(x.grad for x in inputs if x.grad is not None)]
 
 
+def autocast(call, inputs):
+    """Of float32 inputs; float64 is as it is."""
+    dtype = inputs[0].dtype
+    if dtype is torch.float64:
+        return with_gradients(call, *leaves(inputs))
+    with torch.autocast("cpu", dtype):
+        return with_gradients(call, *leaves(x.float() for x in inputs))
+
+
 def inference(call, inputs):
     with torch.inference_mode():
         return call(*(x.clone() for x in inputs)).clone()
@@ -382,6 +391,7 @@ TRANSFORMS = {
     "create_graph": second,
     "checkpoint": lambda call, xs: checkpointed(call, xs, False),
     "checkpoint, reentrant": lambda call, xs: checkpointed(call, xs, True),
+    "autocast": autocast,
     "inference_mode": inference,
     "make_fx": lambda call, xs: of_pytorch(make_fx(call)(*xs))(*xs),
     "make_fx(grad)": lambda call, xs: of_pytorch(
