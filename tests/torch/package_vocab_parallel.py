@@ -50,8 +50,8 @@ def megatron(logits, target, g, smoothing, rank, ranks):
 
 def of_megatron(ranks):
     """vocab_parallel_cross_entropy(), which in some releases takes the group, and writes
-    float32 logits; or None."""
-    if not has_megatron():
+    float32 logits; or None. Of two ranks only, because its import takes seconds."""
+    if ranks != 2 or not has_megatron():
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
