@@ -60,9 +60,14 @@ def randn(*shape, dtype=torch.float32, layout="rows", seed=0):
     raise ValueError(layout)
 
 
-def with_gradients(call, *inputs):
-    """The result of a call, then the gradients of its inputs."""
-    inputs = [x.detach().clone().requires_grad_() for x in inputs]
+def with_gradients(call, *inputs, rounded=None):
+    """The result of a call, then the gradients of its inputs, for a random gradient of
+    the result, which is rounded to a dtype, or to that of the result."""
+    inputs = [x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+              for x in inputs]
     y = call(*inputs)
-    y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
+    g = randn(*y.shape, dtype=rounded or y.dtype, seed=1).to(y.dtype)
+    kept = g.clone()
+    y.backward(g)
+    assert support.same(g, kept), "the incoming gradient was written"
     return [y.detach(), *(x.grad for x in inputs)]

@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from support import TestCase, growth, main, python
-from half_precision import EPS, HALF, randn, use
+from half_precision import EPS, HALF, randn, use, with_gradients
 
 import torch
 
@@ -75,19 +75,15 @@ def masks(q, k, dtype):
 class Attention(TestCase):
     def compare(self, ours, theirs, inputs, message):
         """Results and gradients of ours(), relative to those of theirs() in float64."""
-        inputs = [x.detach().requires_grad_() for x in inputs]
-        wide = [x.detach().double().requires_grad_() for x in inputs]
-        y, z = ours(*inputs), theirs(*wide)
-        g = randn(*y.shape, dtype=y.dtype, seed=4)
-        y.backward(g)
-        z.backward(g.double())
-        pairs = [(y, z)] + [(x.grad, w.grad) for x, w in zip(inputs, wide)]
-        for i, (found, expected) in enumerate(pairs):
+        ours = with_gradients(ours, *inputs)
+        theirs = with_gradients(theirs, *(x.double() for x in inputs),
+                                rounded=inputs[0].dtype)
+        for i, (found, expected) in enumerate(zip(ours, theirs, strict=True)):
             self.assertEqual(found.dtype, inputs[0].dtype)
             self.assertEqual(found.shape, expected.shape)
             error = (found.double() - expected).norm().item()
             # D of the backward is made of the rounded output.
-            self.assertLessEqual(error, 2 * LIMITS[y.dtype] * (
+            self.assertLessEqual(error, 2 * LIMITS[found.dtype] * (
                 expected.norm().item() + 0.1) + 1e-6, (message, i))
 
     def test_formula(self):
@@ -260,10 +256,7 @@ class Override(TestCase):
         results = []
         for set_switch in (switch, swamp_torch.enable):
             set_switch()
-            leaves = [x.detach().requires_grad_() for x in inputs]
-            out = call(*leaves)
-            out.backward(randn(*out.shape, dtype=out.dtype, seed=5))
-            results.append([out.detach()] + [x.grad for x in leaves])
+            results.append(with_gradients(call, *inputs))
         attention_on()
         return results
 
@@ -281,11 +274,8 @@ class Override(TestCase):
                 found = self.run_both(call, (q, k, v), partial(use, True))[0]
                 for a, b in zip(found, ours if dtype in HALF else theirs):
                     self.assert_same(a, b)
-                leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-                out = S.attention(*leaves, mask=mask,
-                                  causal="top_left" if causal else "none")[0]
-                out.backward(randn(*out.shape, dtype=dtype, seed=5))
-                same = [out.detach()] + [x.grad for x in leaves]
+                same = with_gradients(lambda *x: S.attention(
+                    *x, mask=mask, causal="top_left" if causal else "none")[0], q, k, v)
                 for a, b, c in zip(ours, same, theirs):
                     self.assert_same(a, b)
                     self.assertEqual(a.stride(), c.stride())
@@ -297,11 +287,10 @@ class Override(TestCase):
         for dtype in HALF:
             q, k, v = operands((1, 2, 2, 600, 600, 64, 64), dtype)
             ours, theirs = self.run_both(F.scaled_dot_product_attention, (q, k, v))
-            leaves = [x.double().requires_grad_() for x in (q, k, v)]
-            out = exact(*leaves)[0]
-            out.backward(randn(*out.shape, dtype=dtype, seed=5).double())
-            for a, c, w in zip(ours[1:], theirs[1:], leaves):
-                self.assertLess((a.double() - w.grad).norm(), (c.double() - w.grad).norm())
+            wide = with_gradients(lambda *x: exact(*x)[0], *(x.double() for x in (q, k, v)),
+                                  rounded=dtype)
+            for a, c, w in zip(ours[1:], theirs[1:], wide[1:]):
+                self.assertLess((a.double() - w).norm(), (c.double() - w).norm())
 
     def test_groups_and_strides(self):
         q = randn(2, 50, 6, 32).transpose(1, 2)

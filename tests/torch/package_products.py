@@ -2,7 +2,8 @@
 float64 and against PyTorch's own, and the switch."""
 
 from support import TestCase, caught, growth, in_threads, main
-from half_precision import EPS, HALF, assert_as_stock, error, randn, use
+from half_precision import (EPS, HALF, assert_as_stock, error, randn, use,
+                            with_gradients)
 
 import torch
 
@@ -240,14 +241,9 @@ class OneRounding(TestCase):
     def check(self, call, operands, message, layouts=None):
         """call(*operands) is the exact result, rounded once; it has the same bits for
         each of layouts, the same operands in other memory. Likewise the gradients."""
-        def run(operands, dtype=None):
-            leaves = [x.to(dtype or x.dtype).detach().requires_grad_() for x in operands]
-            y = call(*leaves)
-            grad = randn(*y.shape, seed=9).to(operands[0].dtype).to(y.dtype)
-            return [y.detach(), *torch.autograd.grad(y, leaves, grad)]
-
         dtype = operands[0].dtype
-        found, exact = run(operands), run(operands, torch.float64)
+        found = with_gradients(call, *operands)
+        exact = with_gradients(call, *(x.double() for x in operands), rounded=dtype)
         sums = call(*(x.double().abs() for x in operands))
         limit = EPS.get(dtype, 2.0 ** -24) * exact[0].abs() + 2.0 ** -20 * sums
         self.assertTrue(((found[0].double() - exact[0]).abs() <= limit).all(), message)
@@ -256,7 +252,7 @@ class OneRounding(TestCase):
             self.assertLessEqual(error(one, other), 1.01 * eps * other.norm().item(),
                                  message)
         for name, others in (layouts or {}).items():
-            for x, y in zip(run(others), found, strict=True):
+            for x, y in zip(with_gradients(call, *others), found, strict=True):
                 self.assert_same(x.contiguous(), y.contiguous(), (message, name))
 
     def test_linear(self):
