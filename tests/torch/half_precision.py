@@ -7,7 +7,6 @@ import torch
 import swamp_torch
 
 HALF = (torch.float16, torch.bfloat16)
-FAST = ("avx512", "avx2", "neon")  # the instruction sets with fused multiply-add
 EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}
 
 
@@ -36,21 +35,6 @@ def assert_as_stock(test, calls, use=use):
             test.assertEqual(ours, stock, name)
             refused.add(name)
     return refused
-
-
-def outputs(test, code, isas=FAST):
-    """What code prints on 1, 2 and 3 threads with each of the instruction sets that the
-    CPU has: one line each."""
-    seen = set()
-    for isa in [name for name in swamp_torch.info()["available"]["isa"] if name in isas]:
-        done = support.python(
-            "import torch\nfor threads in (1, 2, 3):\n"
-            f"    torch.set_num_threads(threads)\n    exec({code!r}, {{}})", SWAMP_ISA=isa)
-        test.assertEqual(done.returncode, 0, done.stderr)
-        lines = done.stdout.splitlines()
-        test.assertEqual(len(lines), 3, done.stdout)
-        seen.update(lines)
-    return seen
 
 
 def error(result, exact):

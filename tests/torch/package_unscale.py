@@ -6,17 +6,14 @@ import unittest
 import warnings
 from typing import NamedTuple
 
-from support import (AnyNan, DTYPES, caught, is_active, main, run_with_stock, same,
-                     same_as_stock, unscale, update_scale)
+from support import (AnyNan, DTYPES, caught, main, same, same_as_stock, unscale,
+                     update_scale)
 
 import torch
 
+import swamp_torch
+
 INF, NAN = math.inf, math.nan
-
-
-def setUpModule():
-    torch.set_num_threads(2)
-    run_with_stock(Unscale, UpdateScale)
 
 
 def f32(value=0.0, shape=()):
@@ -256,7 +253,7 @@ class Unscale(unittest.TestCase):
         seen = []
         threads = torch.get_num_threads()
         torch.ones(1 << 20).mul_(2)  # starts the workers without flush-to-zero
-        for count in (1, threads) if is_active() else (1,):
+        for count in (1, threads) if swamp_torch.is_active() else (1,):
             torch.set_num_threads(count)
             found_here = []
             for dtype in DTYPES:
@@ -394,4 +391,5 @@ class UpdateScale(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(2)
     main()
