@@ -1,6 +1,7 @@
 """Random lists of random views, with swamp and with stock. CMakeLists.txt runs it on
 several machines."""
 
+import math
 import random
 import unittest
 
@@ -47,7 +48,7 @@ def storage(rng, dtype, count):
 def view(rng, base):
     """Any view that stock takes, also with several elements at one address."""
     count = base.numel()
-    kind = rng.randrange(7)
+    kind = rng.randrange(8)
     if kind <= 1:
         begin = rng.randrange(count)
         return base[begin:rng.randrange(begin, count + 1)]
@@ -62,6 +63,10 @@ def view(rng, base):
     if kind == 5:
         column = rng.randrange(matrix.shape[1])
         return matrix[rng.randrange(rows):, column:][::rng.choice([1, 1, 2])]
+    if kind == 6:
+        size = [rng.randrange(1, 4) for _ in range(4)]
+        cube = base[:math.prod(size)].view(size).permute(rng.sample(range(4), 4))
+        return cube[:, ::rng.choice([1, 2])]
     size = [rng.randrange(0, 5) for _ in range(rng.randrange(1, 4))]
     stride = [rng.randrange(1, 12) for _ in size]
     return base.as_strided(size, stride, rng.randrange(count // 2))
@@ -75,7 +80,8 @@ def one_round(seed):
     bases = [storage(rng, rng.choice(list(BITS)), count)
              for _ in range(rng.randrange(1, 5))]
     if large:
-        tensors = [base[rng.randrange(9)::rng.randrange(1, 4)]
+        tensors = [base[rng.randrange(9)::rng.randrange(1, 4)] if rng.random() < 0.5
+                   else base[:count // 200 * 200].view(200, -1).t()[rng.randrange(3)::2, 5:]
                    for base in bases]
     else:
         tensors = [view(rng, rng.choice(bases))
