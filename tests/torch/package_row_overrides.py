@@ -119,8 +119,9 @@ class Overrides(TestCase):
                     use_for(name)
                     ours = with_gradients(call, *inputs)
                     message = (name, dtype, kind)
-                    self.assertEqual([(x.dtype, x.shape) for x in ours],
-                                     [(x.dtype, x.shape) for x in stock], message)
+                    self.assertEqual([(x.dtype, x.shape, x.stride()) for x in ours],
+                                     [(x.dtype, x.shape, x.stride()) for x in stock],
+                                     message)
                     # PyTorch's gelu has an error of 1e-5 where it is small.
                     self.assertLessEqual(
                         ((ours[0] - exact[0]).abs()
