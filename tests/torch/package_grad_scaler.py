@@ -1,5 +1,6 @@
-"""GradScaler and ShardedGradScaler on the CPU, from loss to weights, with swamp and
-with stock: typical programs. package_torch_suite.py runs PyTorch's own tests."""
+"""GradScaler on the CPU, from loss to weights, with swamp and with stock: typical
+programs. package_torch_suite.py runs PyTorch's own tests, and package_sharded.py tests
+ShardedGradScaler."""
 
 import math
 import pickle
@@ -10,11 +11,10 @@ from support import main, same_as_stock
 
 import torch
 from torch.amp import GradScaler
-from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 
-def model(seed=0):
-    torch.manual_seed(seed)
+def model():
+    torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
 
 
@@ -205,43 +205,6 @@ class Scaler(unittest.TestCase):
         scaler.update()
         assert not all(torch.isfinite(p).all() for p in net.parameters())
         return weights(net), scaler.state_dict()
-
-    @same_as_stock()
-    def test_two_models_two_optimizers(self):
-        nets, scaler, seen = [model(0), model(1)], scaler_of(), []
-        optimizers = [SGD(n.parameters()) for n in nets]
-        for index, (batch, target) in enumerate(batches()):
-            for optimizer in optimizers:
-                optimizer.zero_grad()
-            outputs = [n(batch) for n in nets]
-            loss = mse(outputs[0] + 0.3 * outputs[1], target)
-            scaler.scale(loss).backward(retain_graph=True)
-            scaler.scale(mse(outputs[1], target)).backward()
-            if index == 2:
-                spoil(optimizers[1])
-            scaler.unscale_(optimizers[0])
-            before = [weights(n) for n in nets]
-            for optimizer in optimizers:
-                scaler.step(optimizer)
-            scaler.update()
-            moved = [not torch.equal(b[0], weights(n)[0])
-                     for b, n in zip(before, nets)]
-            assert moved == [True, index != 2]
-            seen += [weights(n) for n in nets] + [scaler.get_scale()]
-        assert scaler.get_scale() == 128.0 * 2 ** 3 * 0.5
-        return seen
-
-    @same_as_stock()
-    def test_sharded_scaler_of_one_process(self):
-        import torch.distributed as dist
-        store = dist.HashStore()
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-        try:
-            scaler = ShardedGradScaler(device="cpu", init_scale=128.0,
-                                       growth_interval=1)
-            return train(scaler=lambda: scaler)
-        finally:
-            dist.destroy_process_group()
 
 
 if __name__ == "__main__":
