@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -21,82 +20,6 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 using Positions = std::vector<std::int32_t>;
-
-// Entries are expert numbers, one in eleven of them -1; or those of a map, of
-// which that of token t and expert e is t * experts + e.
-struct Entries {
-  std::size_t experts;
-  std::vector<std::uint8_t> map;
-  std::vector<std::int32_t> narrow;
-  std::vector<std::int64_t> wide;
-
-  Entries(std::size_t count, std::size_t expert_count, bool of_map)
-      : experts(expert_count) {
-    Random random(5);
-    for (std::size_t i = 0; of_map && i < count * experts; ++i) {
-      map.push_back(random.below(5) == 0 ? 255 : 0);
-    }
-    for (std::size_t i = 0; i < (of_map ? map.size() : count); ++i) {
-      // The lower experts are chosen more often.
-      const std::size_t one =
-          of_map ? i % experts
-                 : std::min(random.below(experts), random.below(experts));
-      const bool none = of_map ? map[i] == 0 : i % 11 == 3;
-      narrow.push_back(none ? -1 : static_cast<std::int32_t>(one));
-    }
-    wide.assign(narrow.begin(), narrow.end());
-  }
-  ExpertChoices as(ExpertChoices::Kind kind) const {
-    if (kind == ExpertChoices::kMap) {
-      return {map.data(), kind, map.size() / experts, experts};
-    }
-    if (kind == ExpertChoices::kInt32) {
-      return {narrow.data(), kind, narrow.size(), experts};
-    }
-    return {wide.data(), kind, wide.size(), experts};
-  }
-};
-
-TEST(Moe, HistogramAndPositions) {
-  using Kinds = std::vector<ExpertChoices::Kind>;
-  const Kinds numbers = {ExpertChoices::kInt32, ExpertChoices::kInt64};
-  const Kinds map = {ExpertChoices::kMap};
-  struct {
-    std::size_t count, experts;
-    Kinds kinds;
-  } const sizes[] = {{1, 1, numbers},      {100, 3, numbers},
-                     {5000, 8, numbers},   {2 * 8192 + 5, 64, numbers},
-                     {300000, 5, numbers}, {3000, 300, numbers},
-                     {1, 1, map},          {333, 7, map},
-                     {4000, 8, map},       {1000, 64, map},
-                     {20, 1500, map}};
-  for (const auto& size : sizes) {
-    SCOPED_TRACE(testing::Message() << size.count << " of " << size.experts);
-    const Entries entries(size.count, size.experts,
-                          size.kinds[0] == ExpertChoices::kMap);
-    // As the scalar reference of a kernel computes them, all in one tile.
-    Counts expected(size.experts);
-    Positions all(entries.narrow.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::int32_t e = entries.narrow[i];
-      all[i] = static_cast<std::int32_t>(
-          e < 0 ? -1 : expected[static_cast<std::size_t>(e)]++);
-    }
-    for (const auto kind : size.kinds) {
-      Counts counts(size.experts, -7);
-      moe_histogram(entries.as(kind), counts.data());
-      ASSERT_EQ(counts, expected);
-      for (const std::int64_t capacity : {-1, 0, 7, 1500}) {
-        Positions positions(all.size(), -7), kept = all;
-        moe_positions(entries.as(kind), capacity, positions.data());
-        for (std::int32_t& one : kept) {
-          if (capacity >= 0 && one >= capacity) one = -1;
-        }
-        ASSERT_EQ(positions, kept) << capacity;
-      }
-    }
-  }
-}
 
 TEST(Moe, NanIsTheHighestProbability) {
   const float values[] = {0.5f, std::nanf(""), -0.0f, 0.0f, -1.0f, 2.0f};
@@ -122,22 +45,37 @@ TEST(Moe, NanIsTheHighestProbability) {
   }
 }
 
+// Choices, which tokens are counted, and where they go, by hand.
 TEST(Moe, Permutation) {
   // Entry 2 is none and entry 5 is dropped.
   const std::int32_t experts[] = {1, 0, -1, 1, 0, 1};
-  const std::int32_t positions[] = {0, 0, -1, 1, 1, -1};
+  const std::int64_t wide[] = {1, 0, -1, 1, 0, 1};
   const ExpertChoices choices{experts, ExpertChoices::kInt32, 6, 3};
+  Positions positions(6, -7);
+  for (const ExpertChoices& all :
+       {choices, ExpertChoices{wide, ExpertChoices::kInt64, 6, 3}}) {
+    Counts counts(3, -7);
+    moe_histogram(all, counts.data());
+    EXPECT_EQ(counts, (Counts{2, 3, 0}));
+    moe_positions(all, -1, positions.data());
+    EXPECT_EQ(positions, (Positions{0, 0, -1, 1, 1, 2}));
+    moe_positions(all, 2, positions.data());
+    EXPECT_EQ(positions, (Positions{0, 0, -1, 1, 1, -1}));
+  }
   Counts entries(5, -7);
-  EXPECT_EQ(moe_permutation(choices, positions, 0, 5, entries.data()), 4u);
+  EXPECT_EQ(moe_permutation(choices, positions.data(), 0, 5, entries.data()),
+            4u);
   EXPECT_EQ(entries, (Counts{1, 4, 0, 3, -1}));
   entries.assign(9, -7);
-  EXPECT_EQ(moe_permutation(choices, positions, 3, 9, entries.data()), 9u);
+  EXPECT_EQ(moe_permutation(choices, positions.data(), 3, 9, entries.data()),
+            9u);
   EXPECT_EQ(entries, (Counts{1, 4, -1, 0, 3, -1, -1, -1, -1}));
   const std::uint8_t map[] = {0, 1, 1, 0, 1, 1};
-  const std::int32_t map_positions[] = {-1, 0, 0, -1, 1, 1};
+  const ExpertChoices of_map{map, ExpertChoices::kMap, 3, 2};
+  moe_positions(of_map, -1, positions.data());
+  EXPECT_EQ(positions, (Positions{-1, 0, 0, -1, 1, 1}));
   entries.assign(4, -7);
-  EXPECT_EQ(moe_permutation({map, ExpertChoices::kMap, 3, 2}, map_positions, 0,
-                            4, entries.data()),
+  EXPECT_EQ(moe_permutation(of_map, positions.data(), 0, 4, entries.data()),
             4u);
   EXPECT_EQ(entries, (Counts{2, 4, 1, 5}));
 }
