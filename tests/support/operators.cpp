@@ -192,12 +192,14 @@ void channel_rows(SeededCall& c, std::size_t variant) {
                c.over(x), c.machine);
 }
 
-// A third of the rows, or none, belongs to no token.
+// A third of the rows, or none, belongs to no token, and an eighth to the same
+// one.
 void moe_rows(SeededCall& c, std::size_t variant) {
   const bool all = variant == 0;
   const std::size_t tokens = c.size(cli::kSizeTokens), rows = c.choices();
   const auto* token_of = c.made<std::int64_t>(rows, [&](std::size_t i) {
-    return !all && i % 3 == 1 ? -1 : static_cast<std::int64_t>(i * 7 % tokens);
+    if (!all && i % 3 == 1) return std::int64_t{-1};
+    return static_cast<std::int64_t>(i % 8 == 2 ? tokens / 2 : i * 7 % tokens);
   });
   const float* const probs = all ? nullptr : c.numbers(rows);
   const Matrix x = c.tokens(), sum = c.tokens(), permuted = c.matrix(rows);
