@@ -74,6 +74,10 @@ void cross_entropy_rows(SeededCall& c, std::size_t variant) {
   c.next_call();
   cross_entropy_backward(x, targets, lse, low, gradients, c.over(x), options,
                          c.machine);
+  c.next_call();
+  // Of other logits, some of which are above their sum.
+  cross_entropy_backward(c.matrix(), targets, lse, nullptr, gradients,
+                         c.matrix(), options, c.machine);
 }
 
 // Without weights, or with float32 ones to which 1 is added.
@@ -84,19 +88,24 @@ void norm_rows(SeededCall& c, std::size_t variant) {
   if (weighted) weight.data = c.of_columns(), bias.data = c.of_columns();
   const Matrix x = c.matrix(), y = c.matrix(), gradient = c.matrix();
   float *const mean = c.of_rows(), *const rstd = c.of_rows(),
-               *const dweight = c.of_columns(), *const dbias = c.of_columns();
+               *const dweight = c.of_columns(), *const dbias = c.of_columns(),
+               *const only = c.of_columns();  // without dx
   const Matrix dx = c.over(gradient);
   if (with_mean) {
     layer_norm(x, weight, bias, y, mean, rstd, options, c.machine);
+    c.next_call();
+    layer_norm_backward(gradient, x, mean, rstd, weight, {}, only, dbias,
+                        options, c.machine);
     c.next_call();
     layer_norm_backward(gradient, x, mean, rstd, weight, dx, dweight, dbias,
                         options, c.machine);
   } else {
     rms_norm(x, weight, y, rstd, options, c.machine);
     c.next_call();
+    rms_norm_backward(gradient, x, rstd, weight, {}, only, options, c.machine);
+    c.next_call();
     rms_norm_backward(gradient, x, rstd, weight, dx, dweight, options,
                       c.machine);
-    c.next_call();
   }
 }
 void residual_add_bias(SeededCall& c, std::size_t) {
@@ -117,7 +126,11 @@ ActivationOptions function_of(std::size_t variant) {
 void activations(SeededCall& c, std::size_t variant) {
   const ActivationOptions options = function_of(variant);
   const Matrix x = c.matrix(), gradient = c.matrix();
-  gated_activation(x, gradient, c.matrix(), options, c.machine);
+  const Matrix y = c.matrix();
+  gated_activation(x, gradient, y, options, c.machine);
+  c.next_call();
+  gated_activation_backward(y, x, gradient, c.matrix(), c.matrix(), options,
+                            c.machine);
   c.next_call();
   activation(x, c.matrix(), options, c.machine);
   c.next_call();
@@ -179,12 +192,14 @@ void channel_rows(SeededCall& c, std::size_t variant) {
                c.over(x), c.machine);
 }
 
-// A third of the rows, or none, belongs to no token.
+// A third of the rows, or none, belongs to no token, and an eighth to the same
+// one.
 void moe_rows(SeededCall& c, std::size_t variant) {
   const bool all = variant == 0;
   const std::size_t tokens = c.size(cli::kSizeTokens), rows = c.choices();
   const auto* token_of = c.made<std::int64_t>(rows, [&](std::size_t i) {
-    return !all && i % 3 == 1 ? -1 : static_cast<std::int64_t>(i * 7 % tokens);
+    if (!all && i % 3 == 1) return std::int64_t{-1};
+    return static_cast<std::int64_t>(i % 8 == 2 ? tokens / 2 : i * 7 % tokens);
   });
   const float* const probs = all ? nullptr : c.numbers(rows);
   const Matrix x = c.tokens(), sum = c.tokens(), permuted = c.matrix(rows);
@@ -375,6 +390,11 @@ void quantize_matrix(SeededCall& c, std::size_t variant) {
     options.hadamard = hadamard && outputs != 1;
     const BlockCodes rows = codes(x.rows, x.columns),
                      columns = codes(x.columns, x.rows);
+    if (outputs == 2) {  // any codes and scales
+      dequantize_blocks(rows, c.matrix(x.rows, x.columns, c.dtype), options,
+                        c.machine);
+      c.next_call();
+    }
     quantize_blocks(x, outputs % 2 != 0 ? &rows : nullptr,
                     outputs / 2 != 0 ? &columns : nullptr, options, c.machine);
     c.next_call();
@@ -408,6 +428,10 @@ void quantize_list(SeededCall& c, std::size_t variant) {
     const std::size_t count = x.count / elements;
     const Tensor codes{c.next(count, std::nullopt), count, format};
     if (variant == 2) options.random = c.random(x.count);
+    // Any codes, and then those of the numbers.
+    const std::size_t bytes = x.count * kFloatFormats[x.dtype].bytes;
+    dequantize(codes, {c.next(bytes, x.dtype), x.count, x.dtype}, 3, c.machine);
+    c.next_call();
     auto* const counts = c.result<std::uint64_t>(3);
     auto* const largest = c.result<float>(2);
     largest[0] = amax(x, true, c.machine);

@@ -59,9 +59,10 @@ struct OperatorCase {
     return operation == "unscale" || (operation.rfind("scaled_", 0) == 0 &&
                                       is_list() && operation != "scaled_12");
   }
-  // Whether all references round as the CPU is told to. 8-bit moments do not.
+  // Whether all references round as the CPU is told to. 8-bit codes do not.
   bool is_directed() const {
-    return is_list() && operation.rfind("adam_float8", 0) != 0;
+    return is_list() && operation.rfind("adam_float8", 0) != 0 &&
+           operation.rfind("quantize", 0) != 0;
   }
   // Rows of inf and nan leave nothing of a product.
   bool has_special_rows() const;
