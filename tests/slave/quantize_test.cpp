@@ -60,10 +60,10 @@ constexpr Case kCases[] = {
      {0, 0}},
     {"e8m0fnu", {1, 0, 1, 8, 0xfe, 0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 1, {}, 0}}};
 
-// The arguments of values instead of codes.
-void set_values(const Case& one, slave::CodeForm form, QuantizeArgs& args) {
+// Sets the arguments of codes or values.
+void set_form(const Case& one, slave::CodeForm form, QuantizeArgs& args) {
   args.form = form;
-  args.elements = 1;
+  if (form != slave::CodeForm::code) args.elements = 1;
   args.largest_bits = float_to_bits(one.largest);
   for (int i = 0; i < 2; ++i) {
     args.overflow_values[i] = one.overflow[i];
@@ -129,7 +129,7 @@ TEST(Quantize, HasTheBitsOfTheReference) {
               SCOPED_TRACE(testing::Message()
                            << "form " << static_cast<int>(form));
               QuantizeArgs args = one.args;
-              if (form != slave::CodeForm::code) set_values(one, form, args);
+              set_form(one, form, args);
               args.rounding = rounding;
               args.scale = count % 4 == 2 ? 1.0f : 0.3f;
               args.key = {17, 99};
@@ -238,7 +238,7 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
             how.hadamard && !is_given && one.square == 0 && one.rows % 16 == 0;
         args.column_tensor_scale = args.tensor_scale * 1.5f;
         args.divides = how.rows && how.columns;
-        if (has_values) set_values(kCases[one.format], how.form, args.code);
+        set_form(kCases[one.format], how.form, args.code);
         const auto scales = [&](std::size_t count) {
           return (count + one.block - 1) / one.block * one.scale_bytes;
         };
