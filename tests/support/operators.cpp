@@ -447,8 +447,9 @@ void quantize_list(SeededCall& c, std::size_t variant) {
   }
 }
 
-// out = 0.3 * a * b + bias; a is its transpose, or out has gaps.
-void product_rows(SeededCall& c, std::size_t transposed) {
+// out = 0.3 * a * b + bias; a is its transpose, or out has gaps, also with
+// factors of blocks.
+void product_rows(SeededCall& c, std::size_t variant) {
   const std::size_t rows = c.size(cli::kSizeRows),
                     columns = c.size(cli::kSizeColumns), terms = rows % 90 + 1;
   const Matrix a = c.matrix(rows, terms, c.dtype),
@@ -456,16 +457,24 @@ void product_rows(SeededCall& c, std::size_t transposed) {
                out = c.matrix(rows, columns + 3, kFloat32),
                bias = c.matrix(1, columns, kFloat32);
   Matrices left = Matrices::dense(a.data, 1, rows, terms, c.dtype);
-  if (transposed != 0) {
+  const bool transposed = variant == 1;
+  if (transposed) {
     left = Matrices::dense(a.data, 1, terms, rows, c.dtype).transposed();
   }
   Matrices result = Matrices::dense(out.data, 1, rows, columns, kFloat32),
            add = Matrices::dense(bias.data, 1, rows, columns, kFloat32);
-  if (transposed == 0) result.row_step = columns + 3;
+  if (!transposed) result.row_step = columns + 3;
   add.row_step = add.batch_step = 0;
   ProductOptions options;
   options.alpha = 0.3f;
   options.self = &add;
+  ProductScales scales;
+  if (variant == 2) {
+    scales.terms = rows % 2 * 16;
+    const std::size_t blocks = scales.blocks(terms);
+    scales.a = c.numbers(rows * blocks), scales.b = c.numbers(columns * blocks);
+    options.scales = &scales;
+  }
   product(result, left, Matrices::dense(b.data, 1, terms, columns, c.dtype),
           options, c.machine);
 }
@@ -721,7 +730,7 @@ constexpr OptionRow kOptionRows[] = {
     {"quantize_blocks", cli::kOfMatrix, kRuleCount + 4, quantize_matrix},
     {"quantized_values", cli::kOfMatrix, 4, quantized_matrix},
     {"quantize", 0, 7, quantize_list},
-    {"product", cli::kOfMatrix, 2, product_rows},
+    {"product", cli::kOfMatrix, 3, product_rows},
     {"scaled_product", cli::kOfMatrix, 1, scaled_product},
     {"convolution", cli::kOfMatrix, 10, convolutions},
     {"hadamard_transform", cli::kOfMatrix, 1, hadamard_rows},
