@@ -73,7 +73,7 @@ CALLS = [
     ("addmv", lambda b, x, y: torch.addmv(b, x, y, beta=0.5, alpha=2),
      [(60,), (60, 500), (500,)], False),
     *((f"pow {k}", lambda x, k=k: x.abs().clamp(0.125).pow(k), [(6, 1000)], False)
-      for k in (2, 3, -1, -2)),
+      for k in (2, 3, -1, -2, 0.5, -0.5)),
     *((name, call, [(6, 1000)], False) for name, call in ACTIVATIONS + REPRODUCIBLE),
 ]
 
@@ -185,7 +185,8 @@ class Overrides(TestCase):
                 "                 lambda x: (x + 4).log1p(), lambda x: (x + 4.1).rsqrt(),\n"
                 "                 lambda x: F.celu(x, 2.), lambda x: torch.pow(7, x),\n"
                 "                 lambda x: x.abs().pow(1.7),\n"
-                "                 lambda x: x.pow(5), lambda x: (x + 5).pow(-.5)):\n"
+                "                 lambda x: x.pow(5), lambda x: (x + 5).pow(-.5),\n"
+                "                 lambda x: (x + 5).pow(.5)):\n"
                 "        y = call(x - 4)\n"
                 "        g, = torch.autograd.grad(y, x, x.detach().flip(0))\n"
                 "        print(hash(tuple(torch.cat([y, g]).flatten().tolist())))\n")
