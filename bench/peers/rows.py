@@ -404,7 +404,7 @@ IMAGES, TOKENS_BY_WIDTH = (8, 64, 28, 28), (512, 768)
 SLOW_OPERATORS = {
     "pow 2": ("float16: swamp", lambda x: x.pow(2), TOKENS_BY_WIDTH),
     "pow 3": ("swamp", lambda x: x.pow(3), TOKENS_BY_WIDTH),
-    "pow 0.5": ("float16: PyTorch's sqrt", lambda x: x.pow(0.5), TOKENS_BY_WIDTH),
+    "pow 0.5": ("float16: PyTorch's sqrt", lambda x: x.abs().pow(0.5), TOKENS_BY_WIDTH),
     "norm": ("float16: swamp", torch.norm, TOKENS_BY_WIDTH),
     "normalize": ("float16: swamp", F.normalize, TOKENS_BY_WIDTH),
     "cosine_similarity": ("float16: swamp", F.cosine_similarity, TOKENS_BY_WIDTH,
