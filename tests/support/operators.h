@@ -19,14 +19,6 @@ namespace swamp::test {
 
 class SeededCall;
 
-// BlockRule is the dtype of the scales of a BlockScaling, and the elements of a
-// block; 0: a row.
-struct BlockRule {
-  ScalarType scales;
-  std::size_t block;
-};
-BlockRule block_rule(BlockScaling scaling);
-
 struct OperatorCase {
   std::string operation;  // name of the row
   std::function<void(SeededCall&)> run;
