@@ -360,12 +360,12 @@ void quantize_matrix(SeededCall& c, std::size_t variant) {
                     S::te_nvfp4};
   const S scaling = variant < kRuleCount ? static_cast<S>(variant)
                                          : more[variant - kRuleCount];
-  const BlockRule rule = block_rule(scaling);
+  const BlockScales rule = block_scales(scaling);
   BlockOptions options;
   options.scaling = scaling;
   options.square = square;
   options.tensor_amax = 1000;
-  const bool is_float4 = rule.scales == kFloat8E4M3FN;
+  const bool is_float4 = rule.dtype == kFloat8E4M3FN;
   if (is_float4) options.rounding = Rounding::stochastic;
   const Matrix x =
       c.matrix((c.size(cli::kSizeRows) % 100 / 16 + 1) * 16,
@@ -373,14 +373,14 @@ void quantize_matrix(SeededCall& c, std::size_t variant) {
   const auto codes = [&](std::size_t rows, std::size_t columns) {
     const std::size_t block = rule.block == 0 ? columns : rule.block,
                       count = rows * columns / (is_float4 ? 2 : 1);
-    const bool is_wide = rule.scales == kFloat32;
+    const bool is_wide = rule.dtype == kFloat32;
     const std::size_t scales =
         (is_wide && square ? (rows + block - 1) / block : rows) *
         ((columns + block - 1) / block);
-    return BlockCodes{{c.next(count, std::nullopt), count,
-                       is_float4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN},
-                      {c.next(scales * (is_wide ? 4 : 1), std::nullopt), scales,
-                       rule.scales}};
+    return BlockCodes{
+        {c.next(count, std::nullopt), count,
+         is_float4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN},
+        {c.next(scales * (is_wide ? 4 : 1), std::nullopt), scales, rule.dtype}};
   };
   if (scaling == S::te_nvfp4 && square) {
     options.random = c.random(x.rows * x.columns);
@@ -857,12 +857,6 @@ std::vector<OperatorCase> make_cases(bool edges, Numbers numbers) {
 }
 
 }  // namespace
-
-BlockRule block_rule(BlockScaling scaling) {
-  if (scaling <= BlockScaling::microxcaling) return {kFloat8E8M0FNU, 32};
-  if (scaling <= BlockScaling::torchao_nvfp4) return {kFloat8E4M3FN, 16};
-  return {kFloat32, scaling <= BlockScaling::te_block_power_of_2 ? 128u : 0u};
-}
 
 const std::vector<OperatorCase>& operator_cases() {
   static const std::vector<OperatorCase> all =

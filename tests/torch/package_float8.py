@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.state_dict import (get_model_state_dict,
                                                      set_model_state_dict)
 
 import swamp_torch
-from swamp_torch import float8
+from swamp_torch import _float8_products, float8
 
 HAS_TORCHAO = importlib.util.find_spec("torchao") is not None
 
@@ -780,10 +780,10 @@ class Torchao(TestCase):
             return product(a, b, dtype, *seen)
 
         results = []
-        cast, product = theirs.hp_tensor_to_float8_dynamic, float8._product
+        cast, product = theirs.hp_tensor_to_float8_dynamic, _float8_products._product
         try:
             theirs.hp_tensor_to_float8_dynamic = record_cast
-            float8._product = record_product
+            _float8_products._product = record_product
             for make in (
                     lambda: theirs.Float8Linear.from_float(
                         copy.deepcopy(linear), config),
@@ -797,7 +797,7 @@ class Torchao(TestCase):
                 results.append((output, leaf.grad, layer.weight.grad))
         finally:
             theirs.hp_tensor_to_float8_dynamic = cast
-            float8._product = product
+            _float8_products._product = product
         # torchao's order: input, weight^T, grad_output, weight^T, then grad_output
         # and input along the other dimension.
         seen = [casts[0], casts[1], casts[2], casts[3], *casts[4:]]
