@@ -7,6 +7,7 @@
 #include "master/text.h"
 #include "swamp/activation.h"
 #include "swamp/c_api.h"
+#include "swamp/channel_norm.h"
 #include "swamp/float8.h"
 #include "swamp/product.h"
 #include "swamp/rows.h"
@@ -31,24 +32,18 @@ swamp::SoftmaxOptions read(const swamp_softmax_options* options) {
   return out;
 }
 
-// has_lse_low() returns whether options of a valid struct_size have lse_low,
-// which version 0.2 has not.
-bool has_lse_low(const swamp_cross_entropy_options* options) {
-  constexpr std::size_t kWithout =
-      offsetof(swamp_cross_entropy_options, lse_low);
-  return options != nullptr && options->struct_size != kWithout;
-}
-
+// Options of version 0.2 end before lse_low.
 float* lse_low_of(const swamp_cross_entropy_options* options) {
-  return has_lse_low(options) ? options->lse_low : nullptr;
+  return options != nullptr && options->struct_size == sizeof *options
+             ? options->lse_low
+             : nullptr;
 }
 
 swamp::CrossEntropyOptions read(const swamp_cross_entropy_options* options) {
   swamp::CrossEntropyOptions out;
   if (options == nullptr) return out;
-  if (has_lse_low(options)) {
-    require_struct_size("options", options->struct_size, sizeof *options);
-  }
+  require_struct_size("options", options->struct_size, sizeof *options,
+                      offsetof(swamp_cross_entropy_options, lse_low));
   out.ignore_index = options->ignore_index;
   out.label_smoothing = options->label_smoothing;
   out.z_loss = options->z_loss;
@@ -80,6 +75,11 @@ swamp::Matrices read(const swamp_matrices* pointer, const char* name) {
   return {pointer->data,        pointer->batch,      pointer->rows,
           pointer->columns,     pointer->batch_step, pointer->row_step,
           pointer->column_step, pointer->dtype};
+}
+
+swamp::ChannelShape read(const swamp_channels* shape) {
+  require(shape, "shape");
+  return {shape->channels, shape->groups};
 }
 
 swamp_matrix matrix_or_none(const swamp_matrix* pointer) {
@@ -189,6 +189,59 @@ swamp_status swamp_log_softmax(swamp_machine* machine, const swamp_matrix* x,
                                const swamp_matrix* y) {
   return guarded([&] {
     swamp::log_softmax(matrix(x, "x"), matrix(y, "y"), machine_of(machine));
+  });
+}
+
+swamp_status swamp_log_softmax_backward(swamp_machine* machine,
+                                        const swamp_matrix* gradient,
+                                        const swamp_matrix* y,
+                                        const swamp_matrix* dx) {
+  return guarded([&] {
+    swamp::log_softmax_backward(matrix(gradient, "gradient"), matrix(y, "y"),
+                                matrix(dx, "dx"), machine_of(machine));
+  });
+}
+
+swamp_status swamp_sum(swamp_machine* machine, const swamp_tensor* x,
+                       size_t outer, size_t terms, size_t inner,
+                       const void* factor, double* sums) {
+  return guarded([&] {
+    require(x, "x");
+    swamp::sum(*x, {outer, terms, inner}, sums, machine_of(machine), factor);
+  });
+}
+
+swamp_status swamp_channel_statistics(swamp_machine* machine,
+                                      const swamp_matrix* x,
+                                      const swamp_channels* shape, double eps,
+                                      float* mean, float* variance,
+                                      float* rstd) {
+  return guarded([&] {
+    swamp::channel_statistics(matrix(x, "x"), read(shape), eps, mean, variance,
+                              rstd, machine_of(machine));
+  });
+}
+
+swamp_status swamp_channel_norm(swamp_machine* machine, const swamp_matrix* x,
+                                const swamp_channels* shape, const float* mean,
+                                const float* rstd, const float* weight,
+                                const float* bias, const swamp_matrix* y) {
+  return guarded([&] {
+    swamp::channel_norm(matrix(x, "x"), read(shape), mean, rstd, weight, bias,
+                        matrix(y, "y"), machine_of(machine));
+  });
+}
+
+swamp_status swamp_channel_norm_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const swamp_channels* shape, const float* mean, const float* rstd,
+    const float* weight, int32_t is_fixed, const swamp_matrix* dx,
+    float* dweight, float* dbias) {
+  return guarded([&] {
+    swamp::channel_norm_backward(matrix(gradient, "gradient"), matrix(x, "x"),
+                                 read(shape), mean, rstd, weight, is_fixed != 0,
+                                 matrix_or_none(dx), dweight, dbias,
+                                 machine_of(machine));
   });
 }
 
@@ -411,8 +464,11 @@ swamp_status swamp_product(swamp_machine* machine, const swamp_matrices* out,
     swamp::ProductOptions how;
     swamp::Matrices self;
     swamp::Gather gather;
+    swamp::ProductScales scales;
     if (options != nullptr) {
-      require_struct_size("options", options->struct_size, sizeof *options);
+      // Options of version 0.2 end before the scales.
+      require_struct_size("options", options->struct_size, sizeof *options,
+                          offsetof(swamp_product_options, scales));
       how.alpha = options->alpha;
       how.beta = options->beta;
       if (options->self != nullptr) {
@@ -423,6 +479,12 @@ swamp_status swamp_product(swamp_machine* machine, const swamp_matrices* out,
         const auto& [rows, columns] = *options->gather;
         gather = {{rows.begins, rows.length}, {columns.begins, columns.length}};
         how.gather = &gather;
+      }
+      if (options->struct_size == sizeof *options &&
+          options->scales != nullptr) {
+        scales = {options->scales->a, options->scales->b,
+                  options->scales->terms};
+        how.scales = &scales;
       }
     }
     swamp::product(read(out, "out"), read(a, "a"), read(b, "b"), how,

@@ -233,9 +233,9 @@ struct Direct {
     operation.traffic_bytes += args.out_pixels() * args.terms * 2 * kLanes / 3;
   }
   // Of scratch memory that stays in a CPU's caches.
-  static constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kCacheBytes = std::size_t{512} << 10;
   // Of a row, for each worker.
-  static constexpr std::size_t kMost = 32 * kCacheBytes;
+  static constexpr std::size_t kMost = 16 * kCacheBytes;
 
   bool fits(const Operation& operation, std::size_t partial_bytes) const {
     return operation.scratch_bytes < kMost &&

@@ -271,7 +271,7 @@ ValueReport quantized_values(const Matrix& x, ScalarType type,
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return {};
   BlockArgs args = block_args(call, format);
-  master::set_values(args.code, format, values);
+  master::set_values(args.code, values);
   ValueReport report = report_of(master::compute_stripes(
       call, impl, rows == nullptr ? nullptr : &outputs[0].codes,
       columns == nullptr ? nullptr : &outputs[1].codes, args));

@@ -225,18 +225,26 @@ struct Stripes {
 
   void run() {
     if (columns == nullptr && !call.options.square) return run_rows();
-    // Of packed codes, too, so that columns are whole cache lines.
-    args.stripe_rows = call.block > 64 || args.code.elements == 2 ? 128 : 64;
+    // Codes along columns are transposed: whole cache lines, of packed codes,
+    // too. Values are not, and few rows leave LDM for many columns.
+    const bool transposes = args.code.form == slave::CodeForm::code;
+    args.stripe_rows = static_cast<std::uint32_t>(
+        transposes   ? (call.block > 64 || args.code.elements == 2 ? 128 : 64)
+        : is_given() ? 16
+                     : call.block);
     args.index_step = column_count;
     // All columns at a time, or as many as fit into LDM.
     const std::size_t least =
         rows != nullptr || args.square != 0 ? call.block : std::size_t{16};
     std::size_t width = column_count;
-    for (std::size_t next = std::max(least, slave::kBlockWidth);; next /= 2) {
+    for (;;) {
       const runtime::LdmNeed need = ldm_need(width);
       if (need.fits()) break;
-      if (next < least) return run_apart(need);
-      width = std::min(width, next);
+      if (width <= least) return run_apart(need);
+      // Half of it, in whole blocks.
+      std::size_t unit = slave::kBlockWidth;
+      while (unit >= width) unit /= 2;
+      width = divided(width, 2 * unit) * unit;
     }
     for (std::size_t c = 0; c < column_count; c += width) {
       launch(c, std::min(width, column_count - c));

@@ -153,7 +153,7 @@ struct Products : Convolution {
   // is undefined if that is not possible.
   Tensor directly(bool small, const Tensor& from, const Tensor& weight,
                   const OptionalTensor& bias, at::MemoryFormat format) const {
-    if (!is_direct() || (!small && groups == 1)) return {};
+    if (!is_direct()) return {};
     const Tensor x = dense(from);
     Indices sizes = x.sizes().vec();
     sizes[1] = small ? filters : channels;
