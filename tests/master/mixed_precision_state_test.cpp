@@ -116,8 +116,8 @@ TEST(MixedPrecisionState, OldCheckpoints) {
   EXPECT_EQ(loaded.optimizer.get_loss_scale(), 1024);
 }
 
-// States of optimizers that were made with other options. nesterov is part of the
-// state, as in torch; Megatron's constant scaler loads nothing.
+// States of optimizers that were made with other options. nesterov is part of
+// the state, as in torch; Megatron's constant scaler loads nothing.
 TEST(MixedPrecisionState, OfOtherOptions) {
   using Options = MixedPrecisionOptions;
   const auto sgd = [](Options& o, double momentum, bool nesterov) {
@@ -152,8 +152,8 @@ TEST(MixedPrecisionState, OfOtherOptions) {
     saved.steps(1, 3);
     const OptimizerState state = saved.optimizer.state_dict();
     std::vector<std::string> warnings;
-    const std::string error = error_of(
-        [&] { warnings = loaded.optimizer.load_state_dict(state); });
+    const std::string error =
+        error_of([&] { warnings = loaded.optimizer.load_state_dict(state); });
     const auto scale = loaded.optimizer.get_loss_scale();
     if (!row.error.empty()) {
       EXPECT_EQ(error, "state dict: optimizer.param_groups.0." + row.error +

@@ -119,8 +119,8 @@ std::vector<FakeTensor> random_tensors(Random& random) {
   return tensors;
 }
 
-// for_each_list() calls body(list, round, random) for random lists, until a check
-// fails.
+// for_each_list() calls body(list, round, random) for random lists, until a
+// check fails.
 template <class Body>
 void for_each_list(std::uint64_t seed, int rounds,
                    const master::GrainRule& rule, Body body) {

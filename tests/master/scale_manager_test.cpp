@@ -1,5 +1,5 @@
-// Scale managers: ranks, states, and the cases in which recipes differ but which
-// the golden scales lack. These are replayed by the program's tests.
+// Scale managers: ranks, states, and the cases in which recipes differ but
+// which the golden scales lack. These are replayed by the program's tests.
 #include "swamp/scale_manager.h"
 
 #include <gtest/gtest.h>
