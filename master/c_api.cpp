@@ -47,8 +47,8 @@ void require(const void* pointer, const char* name) {
 }
 
 void require_struct_size(const char* name, std::uint32_t given,
-                         std::size_t known) {
-  if (given == known) return;
+                         std::size_t known, std::size_t older) {
+  if (given == known || (older != 0 && given == older)) return;
   master::refuse(std::string(name) + ".struct_size", std::to_string(given),
                  std::to_string(known));
 }

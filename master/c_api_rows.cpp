@@ -32,24 +32,18 @@ swamp::SoftmaxOptions read(const swamp_softmax_options* options) {
   return out;
 }
 
-// has_lse_low() returns whether options of a valid struct_size have lse_low,
-// which version 0.2 has not.
-bool has_lse_low(const swamp_cross_entropy_options* options) {
-  constexpr std::size_t kWithout =
-      offsetof(swamp_cross_entropy_options, lse_low);
-  return options != nullptr && options->struct_size != kWithout;
-}
-
+// Options of version 0.2 end before lse_low.
 float* lse_low_of(const swamp_cross_entropy_options* options) {
-  return has_lse_low(options) ? options->lse_low : nullptr;
+  return options != nullptr && options->struct_size == sizeof *options
+             ? options->lse_low
+             : nullptr;
 }
 
 swamp::CrossEntropyOptions read(const swamp_cross_entropy_options* options) {
   swamp::CrossEntropyOptions out;
   if (options == nullptr) return out;
-  if (has_lse_low(options)) {
-    require_struct_size("options", options->struct_size, sizeof *options);
-  }
+  require_struct_size("options", options->struct_size, sizeof *options,
+                      offsetof(swamp_cross_entropy_options, lse_low));
   out.ignore_index = options->ignore_index;
   out.label_smoothing = options->label_smoothing;
   out.z_loss = options->z_loss;
@@ -470,8 +464,11 @@ swamp_status swamp_product(swamp_machine* machine, const swamp_matrices* out,
     swamp::ProductOptions how;
     swamp::Matrices self;
     swamp::Gather gather;
+    swamp::ProductScales scales;
     if (options != nullptr) {
-      require_struct_size("options", options->struct_size, sizeof *options);
+      // Options of version 0.2 end before the scales.
+      require_struct_size("options", options->struct_size, sizeof *options,
+                          offsetof(swamp_product_options, scales));
       how.alpha = options->alpha;
       how.beta = options->beta;
       if (options->self != nullptr) {
@@ -482,6 +479,12 @@ swamp_status swamp_product(swamp_machine* machine, const swamp_matrices* out,
         const auto& [rows, columns] = *options->gather;
         gather = {{rows.begins, rows.length}, {columns.begins, columns.length}};
         how.gather = &gather;
+      }
+      if (options->struct_size == sizeof *options &&
+          options->scales != nullptr) {
+        scales = {options->scales->a, options->scales->b,
+                  options->scales->terms};
+        how.scales = &scales;
       }
     }
     swamp::product(read(out, "out"), read(a, "a"), read(b, "b"), how,

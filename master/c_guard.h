@@ -43,10 +43,11 @@ swamp_status guarded(Body body) noexcept {
   }
 }
 
-// Throw Error unless the argument is valid.
+// Throw Error unless the argument is valid. `older` is the size of a struct in a
+// version before its last fields, 0 if there is none.
 void require(const void* pointer, const char* name);
 void require_struct_size(const char* name, std::uint32_t given,
-                         std::size_t known);
+                         std::size_t known, std::size_t older = 0);
 
 }  // namespace swamp
 

@@ -253,6 +253,19 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
       }
       break;
   }
+  if (format.specials == Specials::exponent) return args;  // no values
+  const std::array<float, 256>& all = code_values(format);
+  args.largest_bits = float_to_bits(all[largest]);
+  const auto set = [&](float* of_code, std::uint32_t magnitude) {
+    of_code[0] = all[magnitude];
+    of_code[1] = all[magnitude == 0         ? args.negative_zero
+                     : args.complement != 0 ? 256 - magnitude
+                                            : magnitude | sign];
+  };
+  set(args.overflow_values, args.overflow);
+  set(args.infinity_values, args.infinity);
+  args.nan_values[0] = all[args.nan];
+  args.nan_values[1] = all[args.negative_nan];
   return args;
 }
 
@@ -260,23 +273,10 @@ void require_values(const char* name, ScalarType dtype) {
   Checker(name).dtype(dtype, 1u << kBFloat16 | 1u << kFloat32);
 }
 
-void set_values(slave::QuantizeArgs& args, const FloatFormat& format,
-                ScalarType values) {
-  const std::array<float, 256>& all = code_values(format);
+void set_values(slave::QuantizeArgs& args, ScalarType values) {
   args.form =
       values == kFloat32 ? slave::CodeForm::float32 : slave::CodeForm::bfloat16;
   args.elements = 1;
-  args.largest_bits = float_to_bits(all[format.largest()]);
-  const auto set = [&](float* of_code, std::uint32_t code) {
-    of_code[0] = all[code];
-    of_code[1] = all[code == 0              ? args.negative_zero
-                     : args.complement != 0 ? 256 - code
-                                            : code | 1u << args.sign];
-  };
-  set(args.overflow_values, args.overflow);
-  set(args.infinity_values, args.infinity);
-  args.nan_values[0] = all[args.nan];
-  args.nan_values[1] = all[args.negative_nan];
 }
 
 slave::DequantizeArgs decoding_args(const FloatFormat& format) {
@@ -331,7 +331,7 @@ QuantizeReport run_quantize(const Tensor& x, const FloatFormat& format,
   slave::QuantizeArgs args =
       master::cast_args(format, options.rounding, options.policy, options.seed);
   args.scale = options.scale;
-  if (out.dtype != format.type) master::set_values(args, format, out.dtype);
+  if (out.dtype != format.type) master::set_values(args, out.dtype);
   Operation operation(master::row_kernel<KernelFamily::quantize>(x.dtype),
                       &args, args.elements);
   operation.set_unit_bytes(slave::QuantizeOperand::codes,

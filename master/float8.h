@@ -49,8 +49,7 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
 void require_values(const char* name, ScalarType dtype);
 
 // Makes the arguments those of values of this dtype instead of codes.
-void set_values(slave::QuantizeArgs& args, const FloatFormat& format,
-                ScalarType values);
+void set_values(slave::QuantizeArgs& args, ScalarType values);
 
 // rounding_key() chooses random bits by a seed.
 slave::RoundingKey rounding_key(std::uint64_t seed);

@@ -63,7 +63,7 @@ class BlockRows {
   }
 
  protected:
-  // Seen is counts of values in each lane, and bits that bfloat16 lacks.
+  // Seen is counts of values in each lane, and the bits of all values.
   struct Seen {
     VU saturated, flushed, wide;
 
@@ -112,7 +112,7 @@ class BlockRows {
   static HWY_INLINE VF value_of(const Codes encoder, VU raised, VF x, VF factor,
                                 VF scale, VU random, Seen& seen) {
     const DU du;
-    const VU x_bits = hn::BitCast(du, x), one = hn::Set(du, 1u);
+    const VU x_bits = hn::BitCast(du, x);
     const VU bits = magnitude(hn::Mul(x, factor));
     const VU largest = hn::Set(du, encoder.args.largest_bits);
     VU rounded = encoder.magnitude_bits(bits, random);
@@ -123,15 +123,16 @@ class BlockRows {
                                rounded);
     }
     const auto beyond = hn::Gt(rounded, largest);
-    // Numbers that are not 0; elements that do not exist are.
+    // Neither a nan counts nor a 0, which elements that do not exist are.
+    const auto is_not_zero = hn::Ne(hn::ShiftLeft<1>(x_bits), hn::Zero(du));
     const auto number =
-        hn::And(hn::Ne(hn::ShiftLeft<1>(x_bits), hn::Zero(du)),
-                hn::Lt(magnitude(x), hn::Set(du, kInfinity + 1)));
+        hn::And(is_not_zero, hn::Lt(magnitude(x), hn::Set(du, kInfinity + 1)));
     const auto count = [&](VU counted_so_far, hn::Mask<DU> mask) HWY_ATTR {
-      return hn::Add(counted_so_far,
-                     hn::IfThenElseZero(hn::And(mask, number), one));
+      if (!kFinite) mask = hn::And(mask, number);
+      return hn::Add(counted_so_far, hn::IfThenElseZero(mask, hn::Set(du, 1u)));
     };
-    seen.flushed = count(seen.flushed, hn::Eq(rounded, hn::Zero(du)));
+    seen.flushed = count(seen.flushed,
+                         hn::And(hn::Eq(rounded, hn::Zero(du)), is_not_zero));
     seen.saturated = count(seen.saturated, beyond);
     VF value;
     if (kFinite) {
@@ -144,8 +145,7 @@ class BlockRows {
       // As scaled_value().
       value = hn::IfThenElse(hn::IsNaN(value), value, hn::Mul(value, scale));
     }
-    seen.wide = hn::Or(seen.wide,
-                       hn::And(hn::BitCast(du, value), hn::Set(du, 0xffffu)));
+    seen.wide = hn::Or(seen.wide, hn::BitCast(du, value));
     return value;
   }
 
@@ -194,7 +194,7 @@ class BlockRows {
                 hn::Set(df, factors[(i + at) >> shift]),
                 random_of(row_words_, bytes, at, index + i, kLanes));
           }
-          store_codes(codes, pack, stream_turn, to_j);
+          store_codes<kTapered>(codes, pack, stream_turn, to_j);
           continue;
         }
         VF values[kVectors];

@@ -115,75 +115,63 @@ struct Magnitude {
   }
 };
 
-// TaperedExponent is the exponent of a number as HiFloat8 stores it: the width
-// of the mantissa, 3 - narrower bits, follows from the exponent's distance from
-// 0.
-struct TaperedExponent {
-  VU value, distance;
-  VU number;    // bits of the distance as a float32
-  VU narrower;  // 0 up to 3, 1 up to 7, 2 up to 15; 3 or more above
-
-  HWY_INLINE explicit TaperedExponent(VU bits) {
-    const DU du;
-    const hn::RebindToSigned<DF> di;
-    value = hn::ShiftRight<23>(bits);
-    const auto exponent =
-        hn::Sub(hn::BitCast(di, value), hn::Set(di, std::int32_t{127}));
-    const auto positive = hn::Abs(exponent);
-    distance = hn::BitCast(du, positive);
-    number = hn::BitCast(du, hn::ConvertTo(DF(), positive));
-    narrower = hn::Sub(hn::Max(hn::ShiftRight<23>(number), hn::Set(du, 128u)),
-                       hn::Set(du, 128u));
-  }
-};
-
 // Returns the bits of |v| rounded to HiFloat8, ties away, at the width that the
 // exponent of v has. From 2^-23 on a number below 2^-22 becomes that.
 HWY_INLINE VU tapered_bits(VU bits) {
   const DU du;
-  const TaperedExponent exponent(bits);
-  const VU unit = hn::Shl(hn::Set(du, 1u << 20),
-                          hn::Min(exponent.narrower, hn::Set(du, 3u)));
-  const VU sum = hn::Add(bits, hn::ShiftRight<1>(unit));
-  const VU rounded = hn::AndNot(hn::Sub(unit, hn::Set(du, 1u)), sum);
+  const hn::RebindToSigned<DF> di;
+  const auto exponent = hn::BitCast(di, hn::ShiftRight<23>(bits));
+  const auto distance = hn::Abs(hn::Sub(exponent, hn::Set(di, 127)));
+  // By how much the mantissa is narrower than 3 bits: 0 up to a distance of 3,
+  // 1 up to 7, 2 up to 15, and 3.
+  const VU of_distance =
+      hn::ShiftRight<23>(hn::BitCast(du, hn::ConvertTo(DF(), distance)));
+  const VU narrower =
+      hn::Sub(hn::Clamp(of_distance, hn::Set(du, 128u), hn::Set(du, 131u)),
+              hn::Set(du, 128u));
+  const VU sum = hn::Add(bits, hn::Shl(hn::Set(du, 1u << 19), narrower));
+  const VU rounded = hn::And(sum, hn::Shl(hn::Set(du, ~0u << 20), narrower));
   const VU least = hn::Set(du, 105u << 23);
   return hn::IfThenZeroElse(hn::Lt(bits, hn::Set(du, 104u << 23)),
                             hn::Max(rounded, least));
 }
 
-// Returns the code of a number that tapered_bits() returns; kBeyond if it is
-// above the largest.
-HWY_INLINE VU tapered_code(VU bits) {
-  const DU du;
-  const TaperedExponent exponent(bits);
-  const VU mantissa = hn::ShiftRight<29>(hn::ShiftLeft<9>(bits));
-  const VU negative = hn::IfThenElseZero(hn::Lt(bits, hn::Set(du, 127u << 23)),
-                                         hn::Set(du, 8u));
-  // Distances 0 and 1.
-  const VU near =
-      hn::Add(hn::Add(hn::ShiftLeft<3>(exponent.distance), negative),
-              hn::Add(mantissa, hn::Set(du, 8u)));
-  // From 2 on: `narrower` + 1, the sign, the distance without its leading 1,
-  // which the exponent and the upper mantissa bits of `number` have, and the
-  // mantissa.
-  const VU distance = hn::Add(hn::ShiftRight<19>(exponent.number),
-                              hn::ShiftLeft<4>(exponent.narrower));
-  const VU far =
-      hn::Add(hn::Add(hn::Sub(distance, hn::Set(du, (128u << 4) - 32)),
-                      hn::Add(negative, negative)),
-              hn::Shr(mantissa, exponent.narrower));
-  const VU subnormal =
-      hn::Sub(hn::Max(exponent.value, hn::Set(du, 104u)), hn::Set(du, 104u));
-  VU code =
-      hn::IfThenElse(hn::Gt(exponent.distance, hn::Set(du, 1u)), far, near);
-  code = hn::IfThenElse(hn::Lt(bits, hn::Set(du, 112u << 23)), subnormal, code);
-  return hn::IfThenElse(hn::Gt(bits, hn::Set(du, 142u << 23)),
-                        hn::Set(du, kBeyond), code);
+// Returns the codes of HiFloat8's numbers, given as bfloat16, which has all of
+// them. A code is a prefix, which tells the range of the exponent's distance
+// from 0, the sign of the exponent, the rest of the distance, and the mantissa.
+template <class D16>
+HWY_INLINE hn::Vec<D16> tapered_codes(D16 d, hn::Vec<D16> numbers) {
+  const hn::RebindToSigned<D16> di;
+  const auto set = [&](int x) HWY_ATTR {
+    return hn::Set(di, static_cast<std::int16_t>(x));
+  };
+  const auto x = hn::BitCast(di, numbers);
+  const auto magnitude = hn::And(x, set(0x7fff));
+  // 8 * exponent + mantissa of 3 bits, and the same with the distance.
+  const auto place = hn::Sub(hn::ShiftRight<4>(magnitude), set(127 * 8));
+  const auto distance =
+      hn::Or(hn::Abs(hn::And(place, set(-8))), hn::And(place, set(7)));
+  const auto step = hn::IfThenElse(hn::Gt(distance, set(15)), set(16), set(8));
+  auto code = hn::Add(distance, step);
+  code = hn::IfThenElse(hn::Gt(distance, set(31)),
+                        hn::Add(hn::ShiftRight<1>(distance), set(48)), code);
+  code = hn::IfThenElse(hn::Gt(distance, set(63)),
+                        hn::Add(hn::ShiftRight<2>(distance), set(80)), code);
+  code = hn::Add(code, hn::IfThenElseZero(hn::Lt(place, set(0)), step));
+  // Subnormal numbers, and 0.
+  code = hn::IfThenElse(
+      hn::Gt(distance, set(127)),
+      hn::Max(hn::Sub(set(23), hn::ShiftRight<3>(distance)), set(0)), code);
+  code = hn::IfThenElse(hn::Gt(magnitude, set(0x7f7f)), set(0x6f), code);
+  code = hn::Or(code, hn::And(hn::ShiftRight<8>(x), set(0x80)));
+  code = hn::IfThenElse(hn::Gt(magnitude, set(0x7f80)), set(0x80), code);
+  return hn::BitCast(d, code);
 }
 
-// Encoder converts vectors. v is the number that is rounded, x has its sign. It
-// has a copy of the arguments, because the compiler cannot know that bytes are
-// not stored over the kernel's. For the same reason an Encoder should be a
+// Encoder converts vectors. v is the number that is rounded, x has its sign.
+// The "codes" of a tapered format are bits of its numbers until store_codes().
+// It has a copy of the arguments, because the compiler cannot know that bytes
+// are not stored over the kernel's. For the same reason an Encoder should be a
 // local variable whose address is not passed on. kPowerOfTwo is any rounding
 // of Specials::exponent.
 inline constexpr std::uint32_t kPowerOfTwo = ~0u;
@@ -194,11 +182,10 @@ struct Encoder {
   // Returns the code of |v|, given as float32 bits. If |v| overflows or is nan,
   // the code is above largest().
   HWY_INLINE VU magnitude_code(VU bits, VU random) const {
-    const DF df;
     const DU du;
     if constexpr (kTapered) {
       (void)random;
-      return tapered_code(tapered_bits(bits));
+      return tapered_bits(bits);
     }
     if constexpr (kRounding == kPowerOfTwo) return exponent_code(bits);
     if constexpr (kRounding == kNearestEven) {
@@ -209,14 +196,39 @@ struct Encoder {
     if constexpr (kRounding == kNearestAway) {
       return v.code(args, hn::Shl(one, hn::Sub(v.cut, one)));
     }
-    const VU step =
-        hn::ShiftLeft<23>(hn::Sub(v.exponent, hn::Set(du, args.mantissa_bits)));
-    const VF part = hn::Mul(
-        hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), random)),
-        hn::Set(df, 1.0f / 256));
-    const VF t =
-        exact_fma(df, part, hn::BitCast(df, step), hn::BitCast(df, bits));
-    return Magnitude(args, hn::BitCast(du, t)).code(args, hn::Zero(du));
+    return Magnitude(args, moved(bits, random)).code(args, hn::Zero(du));
+  }
+
+  // Returns the bits of |v| + random / 256 of the distance of the format's
+  // numbers there, which stochastic rounding cuts off.
+  HWY_INLINE VU moved(VU bits, VU random) const {
+    const DF df;
+    const DU du;
+    const VU exponent = hn::Max(hn::And(bits, hn::Set(du, kInfinity)),
+                                hn::Set(du, args.least_exponent << 23));
+    const VU part =
+        hn::Sub(exponent, hn::Set(du, (args.mantissa_bits + 8) << 23));
+    const VF number =
+        hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), random));
+    return hn::BitCast(du, exact_fma(df, number, hn::BitCast(df, part),
+                                     hn::BitCast(df, bits)));
+  }
+
+  // Returns the bits of |v| cut off to the format.
+  HWY_INLINE VU cut_off(VU bits) const {
+    const DF df;
+    const DU du;
+    const VU kept =
+        hn::And(bits, hn::Set(du, ~0u << (23 - args.mantissa_bits)));
+    // Below the least normal number: multiples of the smallest one.
+    const std::uint32_t place = args.least_exponent - args.mantissa_bits;
+    const VF count =
+        hn::Trunc(hn::Mul(hn::BitCast(df, bits),
+                          hn::BitCast(df, hn::Set(du, (254 - place) << 23))));
+    const VF subnormal =
+        hn::Mul(count, hn::BitCast(df, hn::Set(du, place << 23)));
+    return hn::IfThenElse(hn::Lt(bits, hn::Set(du, args.least_exponent << 23)),
+                          hn::BitCast(du, subnormal), kept);
   }
 
   // Returns the bits of the number that |v| becomes; as unsigned numbers they
@@ -231,6 +243,7 @@ struct Encoder {
     if constexpr (kRounding == kNearestEven) {
       return nearest_even_bits(bits, args.mantissa_bits, args.least_exponent);
     }
+    if constexpr (kRounding == kStochastic) return cut_off(moved(bits, random));
     return hn::BitCast(du, code_value(df, magnitude_code(bits, random),
                                       args.mantissa_bits, args.least_exponent));
   }
@@ -286,14 +299,14 @@ struct Encoder {
                                                 hn::Set(du, 1u)));
   }
 
-  // The codes of a tapered format are not in the order of their values.
   HWY_INLINE std::uint32_t largest() const {
-    return kTapered ? kBeyond - 1 : args.largest;
+    return kTapered ? args.largest_bits : args.largest;
   }
 
   // signed_code() adds the sign of x to a code.
   HWY_INLINE VU signed_code(VU code, VU x_bits) const {
     const DU du;
+    if constexpr (kTapered) return hn::BitCast(du, signed_value(code, x_bits));
     VU sign = hn::ShiftRightSame(hn::AndNot(hn::Set(du, kMagnitude), x_bits),
                                  static_cast<int>(31 - args.sign));
     if (args.negative_zero == 0) {
@@ -312,6 +325,9 @@ struct Encoder {
   static HWY_NOINLINE VU special_codes(const Encoder encoder, VU x_bits,
                                        VU bits, VU code, hn::Mask<DU> beyond) {
     const DU du;
+    if constexpr (kTapered) {
+      return hn::BitCast(du, special_values(encoder, x_bits, bits, code));
+    }
     const QuantizeArgs& args = encoder.args;
     const VU infinity = hn::Set(du, kInfinity);
     code = hn::IfThenElse(beyond, hn::Set(du, args.overflow), code);
@@ -334,14 +350,30 @@ HWY_INLINE bool streams(const std::uint8_t* to) {
   return reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// Returns the low or the upper halves of the lanes of two vectors.
+template <bool kUpper, class D, class V>
+HWY_INLINE hn::Vec<D> halves(D d, V second, V first) {
+  const auto b = hn::BitCast(d, second), a = hn::BitCast(d, first);
+  constexpr bool kOdd = kUpper == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  return kOdd ? hn::ConcatOdd(d, b, a) : hn::ConcatEven(d, b, a);
+}
+#endif
+
 // store_codes() stores kWidth codes; two packed codes are a byte, the first
 // in the low half. `to` is aligned to the stored bytes if `non_temporal`.
+template <bool kTapered>
 HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
                             std::uint8_t* to) {
 #if HWY_TARGET == HWY_SCALAR
   (void)non_temporal;
   for (std::size_t i = 0; i < kWidth; ++i) {
-    const std::uint32_t code = hn::GetLane(codes[i]);
+    std::uint32_t code = hn::GetLane(codes[i]);
+    if constexpr (kTapered) {
+      const hn::CappedTag<std::uint16_t, 1> d16;
+      code = hn::GetLane(tapered_codes(
+          d16, hn::Set(d16, static_cast<std::uint16_t>(code >> 16))));
+    }
     if (pack && i % 2 != 0) {
       to[i / 2] = static_cast<std::uint8_t>(to[i / 2] | code << 4);
     } else {
@@ -350,14 +382,11 @@ HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
   }
 #else
   const hn::Repartition<std::uint16_t, DF> d16;
-  // The low halves of the lanes of two vectors.
-  const auto low_halves = [](auto d, auto second, auto first) HWY_ATTR {
-    const auto b = hn::BitCast(d, second), a = hn::BitCast(d, first);
-    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? hn::ConcatEven(d, b, a)
-                                                     : hn::ConcatOdd(d, b, a);
-  };
-  const auto low = low_halves(d16, codes[1], codes[0]);
-  const auto high = low_halves(d16, codes[3], codes[2]);
+  auto low = halves<kTapered>(d16, codes[1], codes[0]);
+  auto high = halves<kTapered>(d16, codes[3], codes[2]);
+  if constexpr (kTapered) {
+    low = tapered_codes(d16, low), high = tapered_codes(d16, high);
+  }
   const auto store = [&](auto d, auto bytes) HWY_ATTR {
     if (kHasNonTemporalStores && non_temporal) {
       hn::Stream(bytes, d, to);
@@ -372,26 +401,32 @@ HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
     store(d8, hn::TruncateTo(d8, pairs));
   } else {
     const hn::Repartition<std::uint8_t, DF> d8;
-    store(d8, low_halves(d8, high, low));
+    store(d8, halves<false>(d8, high, low));
   }
 #endif
 }
 
 // Stores kWidth values as bfloat16, which must have them, or as float32.
 HWY_INLINE void store_values(const VF* values, bool wide, std::uint8_t* to) {
-  const DF df;
-  const DU du;
-  const hn::Rebind<std::uint16_t, DF> d16;
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    const std::size_t at = v * kLanes;
-    if (wide) {
-      hn::StoreU(values[v], df, reinterpret_cast<float*>(to) + at);
-    } else {
-      hn::StoreU(
-          hn::TruncateTo(d16, hn::ShiftRight<16>(hn::BitCast(du, values[v]))),
-          d16, reinterpret_cast<std::uint16_t*>(to) + at);
+  if (wide) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      hn::StoreU(values[v], DF(), reinterpret_cast<float*>(to) + v * kLanes);
     }
+    return;
   }
+  auto* const narrow = reinterpret_cast<std::uint16_t*>(to);
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    narrow[v] = static_cast<std::uint16_t>(
+        hn::GetLane(hn::BitCast(DU(), values[v])) >> 16);
+  }
+#else
+  const hn::Repartition<std::uint16_t, DF> d16;
+  for (std::size_t v = 0; v < kVectors; v += 2) {
+    hn::StoreU(halves<true>(d16, values[v + 1], values[v]), d16,
+               narrow + v * kLanes);
+  }
+#endif
 }
 
 // The elements of a turn, a multiple of kWidth of any target.

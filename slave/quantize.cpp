@@ -160,7 +160,7 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
         VU codes[kVectors];
         each([&](std::size_t v, VF one, VU bits)
                  HWY_ATTR { codes[v] = quantizer.codes(one, bits); });
-        store_codes(codes, packed, stream, out_at);
+        store_codes<kTapered>(codes, packed, stream, out_at);
       } else {
         VF values[kVectors];
         each([&](std::size_t v, VF one, VU bits)

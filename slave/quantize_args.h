@@ -48,8 +48,8 @@ struct QuantizeArgs {
   RoundingKey key;
   std::uint32_t complement;  // not 0: a negative code is the two's complement
   CodeForm form = CodeForm::code;
-  // Of values: the bits of the largest number, and the values of these codes
-  // without and with a sign.
+  // Of values, and of tapered codes: the bits of the largest number, and the
+  // values of these codes without and with a sign.
   std::uint32_t largest_bits = 0;
   float overflow_values[2] = {}, infinity_values[2] = {}, nan_values[2] = {};
 };

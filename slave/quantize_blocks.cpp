@@ -27,6 +27,8 @@ namespace {
 using namespace quantizing;
 
 static_assert(kBlockWidth % kWidth == 0);
+// The most columns of square blocks whose values are computed at once.
+constexpr std::size_t kSquareWidth = kGroup * 16;
 
 template <class Format, std::uint32_t kRounding, bool kTapered>
 class Blocks : public BlockColumns<Format, kRounding, kTapered> {
@@ -51,7 +53,8 @@ class Blocks : public BlockColumns<Format, kRounding, kTapered> {
     };
     ValuePartial found = {total(seen_.saturated), total(seen_.flushed), amax_,
                           column_amax_,           has_nan_ ? 1u : 0u,   0};
-    found.wide = hn::AllFalse(du, hn::Ne(seen_.wide, hn::Zero(du))) ? 0 : 1;
+    const VU lacked = hn::And(seen_.wide, hn::Set(du, 0xffffu));
+    found.wide = hn::AllFalse(du, hn::Ne(lacked, hn::Zero(du))) ? 0 : 1;
     found.canonicalize();
     partial_result<ValuePartial>(tile)->join(found);
   }
@@ -140,8 +143,10 @@ class Blocks : public BlockColumns<Format, kRounding, kTapered> {
       }
       if (!out.has_columns()) return;
     }
-    for (std::size_t c = 0; c < args_.columns; c += kBlockWidth) {
-      const std::size_t columns = std::min(kBlockWidth, args_.columns - c);
+    const std::size_t width =
+        args_.square != 0 && has_values ? kSquareWidth : kBlockWidth;
+    for (std::size_t c = 0; c < args_.columns; c += width) {
+      const std::size_t columns = std::min(width, args_.columns - c);
       const std::uint8_t* const bytes =
           random == nullptr ? nullptr : random + c;
       // The first scale of this part.

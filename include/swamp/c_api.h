@@ -661,6 +661,15 @@ typedef struct {
   swamp_runs columns; /**< places of the columns */
 } swamp_gather;
 
+/** swamp_product_scales: see ProductScales in product.h. The caller owns the
+ * arrays, float32, row after row; blocks is terms of a row of a / terms,
+ * rounded up, or 1. */
+typedef struct {
+  const float* a; /**< [rows of a, blocks] */
+  const float* b; /**< [blocks, columns of b] */
+  size_t terms;   /**< of a block; even, at most 128; 0: all terms */
+} swamp_product_scales;
+
 /** swamp_product_options: see ProductOptions in product.h. */
 typedef struct {
   uint32_t struct_size;       /**< sizeof(swamp_product_options) */
@@ -668,6 +677,9 @@ typedef struct {
   float beta;                 /**< factor of self */
   const swamp_matrices* self; /**< NULL: nothing is added */
   const swamp_gather* gather; /**< of a; NULL: its elements are at steps */
+  /** Factors of blocks, only of batch 1 and without a gather; NULL (also if
+   * struct_size is that of version 0.2, up to here): none. */
+  const swamp_product_scales* scales;
 } swamp_product_options;
 
 /** swamp_product sets out to round(alpha * (a * b) + beta * self), with float32

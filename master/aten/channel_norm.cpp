@@ -168,17 +168,14 @@ struct Floats {
   explicit Floats(const OptionalTensor& values) {
     if (is_defined(values)) values_ = row_major(values->to(at::kFloat));
   }
-  const float* data() const {
-    return values_.defined() ? static_cast<const float*>(const_data(values_))
-                             : nullptr;
-  }
+  const float* data() const { return values_of<float>(values_); }
 
  private:
   Tensor values_;
 };
 
 float* written(const Tensor& values) {
-  return values.defined() ? static_cast<float*>(mutable_data(values)) : nullptr;
+  return values.defined() ? data_of<float>(values) : nullptr;
 }
 
 Tensor new_floats(const Tensor& x, std::int64_t count) {

@@ -130,13 +130,9 @@ AttentionGradients attention_gradients(
     const OptionalTensor& mask, AttentionCausal causal,
     std::optional<double> scale);
 
-// The operators swamp::layer_norm (y, mean, rstd) and swamp::rms_norm (y,
-// rstd).
-NormResult call_layer_norm(const at::Tensor& x, const OptionalTensor& weight,
-                           const OptionalTensor& bias, double eps);
-std::tuple<at::Tensor, at::Tensor> call_rms_norm(const at::Tensor& x,
-                                                 const OptionalTensor& weight,
-                                                 double eps);
+// Calls the operator of a norm, whose gradient autograd records; returns y.
+at::Tensor call_norm(const at::Tensor& x, const OptionalTensor& weight,
+                     const OptionalTensor& bias, double eps, bool with_mean);
 
 }  // namespace swamp::aten
 

@@ -212,13 +212,21 @@ static inline void released_gather(swamp_gather* s) {
   FIELD(16, swamp_runs, columns);
 }
 
+static inline void released_product_scales(swamp_product_scales* s) {
+  SIZE(24);
+  FIELD(0, const float*, a);
+  FIELD(8, const float*, b);
+  FIELD(16, size_t, terms);
+}
+
 static inline void released_product_options(swamp_product_options* s) {
-  SIZE_AT_LEAST(32);
+  SIZE_AT_LEAST(40);
   FIELD(0, uint32_t, struct_size);
   FIELD(4, float, alpha);
   FIELD(8, float, beta);
   FIELD(16, const swamp_matrices*, self);
   FIELD(24, const swamp_gather*, gather);
+  FIELD(32, const swamp_product_scales*, scales);
 }
 
 static inline void released_quantize_options(swamp_quantize_options* s) {

@@ -168,11 +168,24 @@ int c_abi_rows(void) {
     swamp_matrices ma = {a, 1, 3, 2, 6, 2, 1, SWAMP_FLOAT32};
     swamp_matrices mb = {b, 1, 2, 1, 2, 1, 1, SWAMP_FLOAT32};
     swamp_matrices mo = {out, 1, 3, 1, 3, 1, 1, SWAMP_FLOAT32};
-    swamp_product_options product = {sizeof product, 2, 3, &mo, NULL};
+    /* A factor of each term and row of a, and of each column of b. */
+    const float of_a[] = {1, 10, 2}, of_b[] = {3};
+    swamp_product_scales scales = {of_a, of_b, 0};
+    swamp_product_options product = {sizeof product, 2, 3, &mo, NULL, NULL};
     OK(swamp_product(NULL, &mo, &ma, &mb, NULL));
     CHECK(out[0] == 5 && out[1] == 11 && out[2] == 17);
     OK(swamp_product(NULL, &mo, &ma, &mb, &product));
     CHECK(out[0] == 25 && out[2] == 85);
+    product.beta = 0;
+    product.scales = &scales;
+    OK(swamp_product(NULL, &mo, &ma, &mb, &product));
+    CHECK(out[0] == 30 && out[1] == 660 && out[2] == 204);
+    scales.terms = 3;
+    INVALID(swamp_product(NULL, &mo, &ma, &mb, &product),
+            "options.scales.terms: got 3, expected an even number");
+    product.struct_size = offsetof(swamp_product_options, scales);
+    OK(swamp_product(NULL, &mo, &ma, &mb, &product));
+    CHECK(out[0] == 10 && out[1] == 22 && out[2] == 34);
     mb.rows = 1;
     INVALID(swamp_product(NULL, &mo, &ma, &mb, NULL),
             "b.rows: got 1, expected 2");

@@ -360,12 +360,12 @@ void quantize_matrix(SeededCall& c, std::size_t variant) {
                     S::te_nvfp4};
   const S scaling = variant < kRuleCount ? static_cast<S>(variant)
                                          : more[variant - kRuleCount];
-  const BlockRule rule = block_rule(scaling);
+  const BlockScales rule = block_scales(scaling);
   BlockOptions options;
   options.scaling = scaling;
   options.square = square;
   options.tensor_amax = 1000;
-  const bool is_float4 = rule.scales == kFloat8E4M3FN;
+  const bool is_float4 = rule.dtype == kFloat8E4M3FN;
   if (is_float4) options.rounding = Rounding::stochastic;
   const Matrix x =
       c.matrix((c.size(cli::kSizeRows) % 100 / 16 + 1) * 16,
@@ -373,14 +373,14 @@ void quantize_matrix(SeededCall& c, std::size_t variant) {
   const auto codes = [&](std::size_t rows, std::size_t columns) {
     const std::size_t block = rule.block == 0 ? columns : rule.block,
                       count = rows * columns / (is_float4 ? 2 : 1);
-    const bool is_wide = rule.scales == kFloat32;
+    const bool is_wide = rule.dtype == kFloat32;
     const std::size_t scales =
         (is_wide && square ? (rows + block - 1) / block : rows) *
         ((columns + block - 1) / block);
-    return BlockCodes{{c.next(count, std::nullopt), count,
-                       is_float4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN},
-                      {c.next(scales * (is_wide ? 4 : 1), std::nullopt), scales,
-                       rule.scales}};
+    return BlockCodes{
+        {c.next(count, std::nullopt), count,
+         is_float4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN},
+        {c.next(scales * (is_wide ? 4 : 1), std::nullopt), scales, rule.dtype}};
   };
   if (scaling == S::te_nvfp4 && square) {
     options.random = c.random(x.rows * x.columns);
@@ -447,8 +447,9 @@ void quantize_list(SeededCall& c, std::size_t variant) {
   }
 }
 
-// out = 0.3 * a * b + bias; a is its transpose, or out has gaps.
-void product_rows(SeededCall& c, std::size_t transposed) {
+// out = 0.3 * a * b + bias; a is its transpose, or out has gaps, also with
+// factors of blocks.
+void product_rows(SeededCall& c, std::size_t variant) {
   const std::size_t rows = c.size(cli::kSizeRows),
                     columns = c.size(cli::kSizeColumns), terms = rows % 90 + 1;
   const Matrix a = c.matrix(rows, terms, c.dtype),
@@ -456,16 +457,24 @@ void product_rows(SeededCall& c, std::size_t transposed) {
                out = c.matrix(rows, columns + 3, kFloat32),
                bias = c.matrix(1, columns, kFloat32);
   Matrices left = Matrices::dense(a.data, 1, rows, terms, c.dtype);
-  if (transposed != 0) {
+  const bool transposed = variant == 1;
+  if (transposed) {
     left = Matrices::dense(a.data, 1, terms, rows, c.dtype).transposed();
   }
   Matrices result = Matrices::dense(out.data, 1, rows, columns, kFloat32),
            add = Matrices::dense(bias.data, 1, rows, columns, kFloat32);
-  if (transposed == 0) result.row_step = columns + 3;
+  if (!transposed) result.row_step = columns + 3;
   add.row_step = add.batch_step = 0;
   ProductOptions options;
   options.alpha = 0.3f;
   options.self = &add;
+  ProductScales scales;
+  if (variant == 2) {
+    scales.terms = rows % 2 * 16;
+    const std::size_t blocks = scales.blocks(terms);
+    scales.a = c.numbers(rows * blocks), scales.b = c.numbers(columns * blocks);
+    options.scales = &scales;
+  }
   product(result, left, Matrices::dense(b.data, 1, terms, columns, c.dtype),
           options, c.machine);
 }
@@ -721,7 +730,7 @@ constexpr OptionRow kOptionRows[] = {
     {"quantize_blocks", cli::kOfMatrix, kRuleCount + 4, quantize_matrix},
     {"quantized_values", cli::kOfMatrix, 4, quantized_matrix},
     {"quantize", 0, 7, quantize_list},
-    {"product", cli::kOfMatrix, 2, product_rows},
+    {"product", cli::kOfMatrix, 3, product_rows},
     {"scaled_product", cli::kOfMatrix, 1, scaled_product},
     {"convolution", cli::kOfMatrix, 10, convolutions},
     {"hadamard_transform", cli::kOfMatrix, 1, hadamard_rows},
@@ -848,12 +857,6 @@ std::vector<OperatorCase> make_cases(bool edges, Numbers numbers) {
 }
 
 }  // namespace
-
-BlockRule block_rule(BlockScaling scaling) {
-  if (scaling <= BlockScaling::microxcaling) return {kFloat8E8M0FNU, 32};
-  if (scaling <= BlockScaling::torchao_nvfp4) return {kFloat8E4M3FN, 16};
-  return {kFloat32, scaling <= BlockScaling::te_block_power_of_2 ? 128u : 0u};
-}
 
 const std::vector<OperatorCase>& operator_cases() {
   static const std::vector<OperatorCase> all =

@@ -19,14 +19,6 @@ namespace swamp::test {
 
 class SeededCall;
 
-// BlockRule is the dtype of the scales of a BlockScaling, and the elements of a
-// block; 0: a row.
-struct BlockRule {
-  ScalarType scales;
-  std::size_t block;
-};
-BlockRule block_rule(BlockScaling scaling);
-
 // Numbers of the inputs: ordinary ones, also with rows of special ones and an
 // inf in a list, or any bits.
 enum class Numbers { ordinary, special_rows, any_bits };

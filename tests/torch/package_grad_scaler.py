@@ -1,8 +1,8 @@
-"""GradScaler and ShardedGradScaler on the CPU, from loss to weights, with swamp and
-with stock: typical programs. package_torch_suite.py runs PyTorch's own tests."""
+"""GradScaler on the CPU, from loss to weights, with swamp and with stock: typical
+programs. package_torch_suite.py runs PyTorch's own tests, and package_sharded.py tests
+ShardedGradScaler."""
 
 import math
-import pickle
 import unittest
 from functools import partial
 
@@ -10,11 +10,10 @@ from support import main, same_as_stock
 
 import torch
 from torch.amp import GradScaler
-from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 
-def model(seed=0):
-    torch.manual_seed(seed)
+def model():
+    torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
 
 
@@ -38,10 +37,8 @@ def state(optimizer):
             for s in optimizer.state.values()]
 
 
-def scaler_of(**options):
-    options = {"init_scale": 128.0, "growth_factor": 2.0, "growth_interval": 1,
-               **options}
-    return GradScaler("cpu", **options)
+def scaler_of():
+    return GradScaler("cpu", init_scale=128.0, growth_factor=2.0, growth_interval=1)
 
 
 def mse(output, target):
@@ -67,29 +64,22 @@ def plain(net, optimizer, scaler):
     scaler.step(optimizer)
 
 
-def train(step=plain, make_optimizer=SGD, skip=2, scaler=scaler_of, dtype=torch.float32,
-          autocast=None, every=1, loss_of=None, after=lambda scaler: scaler):
+def train(step=plain, make_optimizer=SGD, skip=2, dtype=torch.float32, autocast=None):
     """Four batches, the gradients of one of them with an inf; calls step(net, optimizer,
-    scaler) after every `every` of them, and then after(scaler), the next scaler."""
+    scaler) after each."""
     net = model().to(dtype)
-    optimizer = make_optimizer(net.parameters())
-    scaler = scaler()
+    optimizer, scaler = make_optimizer(net.parameters()), scaler_of()
     seen = []
     for index, (batch, target) in enumerate(batches()):
         with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
-            loss = mse(net(batch.to(dtype)), target.to(dtype)) / every
-        if loss_of is not None:
-            loss = loss_of(loss, net, scaler)
+            loss = mse(net(batch.to(dtype)), target.to(dtype))
         scaler.scale(loss).backward()
         if index == skip:
             spoil(optimizer)
-        seen += [loss, gradients(net)]
-        if index % every != every - 1:
-            continue
         before = weights(net)
+        seen += [loss, gradients(net)]
         step(net, optimizer, scaler)
         scaler.update()
-        scaler = after(scaler)
         skipped = all(map(torch.equal, before, weights(net)))
         assert skipped == (index == skip), index
         seen += [scaler.get_scale(), gradients(net), weights(net)]
@@ -109,34 +99,13 @@ def unscale_clip(net, optimizer, scaler):
     scaler.step(optimizer)
 
 
-def penalty(loss, net, scaler):
-    grads = torch.autograd.grad(scaler.scale(loss), net.parameters(), create_graph=True)
-    inverse = 1.0 / scaler.get_scale()
-    return loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
-
-
-def loaded(warm):
-    scaler = scaler_of(init_scale=3.0, growth_interval=2)
-    if warm:
-        scaler.scale(torch.ones(1))
-    scaler.load_state_dict({"scale": 4.0, "growth_factor": 8.0, "backoff_factor": 0.125,
-                            "growth_interval": 3, "_growth_tracker": 2})
-    return scaler
-
-
-def pickled(dtype):
-    return {"make_optimizer": partial(torch.optim.AdamW, lr=0.01), "skip": None,
-            "autocast": dtype, "after": lambda s: pickle.loads(pickle.dumps(s))}
-
-
-# Arguments of train(), and the last scale, if known.
+# Arguments of train(), and the last scale.
 TRAININGS = [
     ({}, 128.0 * 2 ** 3 * 0.5), ({"step": clip}, 128.0 * 4),
-    ({"skip": None, "every": 2}, 128.0 * 4), ({"skip": None, "loss_of": penalty}, 128.0 * 16),
-    (pickled(torch.bfloat16), 128.0 * 16), (pickled(torch.float16), 128.0 * 16),
-    ({"skip": None, "dtype": torch.bfloat16}, 128.0 * 16),
-    ({"skip": None, "dtype": torch.float64}, 128.0 * 16),
-    ({"scaler": partial(loaded, False)}, None), ({"scaler": partial(loaded, True)}, None),
+    *(({"skip": None, "autocast": dtype}, 128.0 * 16)
+      for dtype in (torch.bfloat16, torch.float16)),
+    *(({"skip": None, "dtype": dtype}, 128.0 * 16)
+      for dtype in (torch.bfloat16, torch.float64)),
     *(({"make_optimizer": partial(getattr(torch.optim, name), lr=0.1, **options),
         "step": step}, 128.0 * 4)
       for name, options in (("SGD", {"momentum": 0.9}), ("SGD", {"foreach": True}),
@@ -151,7 +120,7 @@ class Scaler(unittest.TestCase):
     def test_training(self, row):
         arguments, scale = TRAININGS[row]
         seen = train(**arguments)
-        assert scale in (None, seen[1]["scale"]), arguments
+        assert seen[1]["scale"] == scale, arguments
         return seen
 
     @same_as_stock()
@@ -205,43 +174,6 @@ class Scaler(unittest.TestCase):
         scaler.update()
         assert not all(torch.isfinite(p).all() for p in net.parameters())
         return weights(net), scaler.state_dict()
-
-    @same_as_stock()
-    def test_two_models_two_optimizers(self):
-        nets, scaler, seen = [model(0), model(1)], scaler_of(), []
-        optimizers = [SGD(n.parameters()) for n in nets]
-        for index, (batch, target) in enumerate(batches()):
-            for optimizer in optimizers:
-                optimizer.zero_grad()
-            outputs = [n(batch) for n in nets]
-            loss = mse(outputs[0] + 0.3 * outputs[1], target)
-            scaler.scale(loss).backward(retain_graph=True)
-            scaler.scale(mse(outputs[1], target)).backward()
-            if index == 2:
-                spoil(optimizers[1])
-            scaler.unscale_(optimizers[0])
-            before = [weights(n) for n in nets]
-            for optimizer in optimizers:
-                scaler.step(optimizer)
-            scaler.update()
-            moved = [not torch.equal(b[0], weights(n)[0])
-                     for b, n in zip(before, nets)]
-            assert moved == [True, index != 2]
-            seen += [weights(n) for n in nets] + [scaler.get_scale()]
-        assert scaler.get_scale() == 128.0 * 2 ** 3 * 0.5
-        return seen
-
-    @same_as_stock()
-    def test_sharded_scaler_of_one_process(self):
-        import torch.distributed as dist
-        store = dist.HashStore()
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-        try:
-            scaler = ShardedGradScaler(device="cpu", init_scale=128.0,
-                                       growth_interval=1)
-            return train(scaler=lambda: scaler)
-        finally:
-            dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 import unittest.mock
 import warnings
 
-from support import NO_MEGATRON, TestCase, has_megatron, main
+from support import NO_MEGATRON, TestCase, has_megatron, main, run_ranks
 from half_precision import EPS, HALF
 
 if not has_megatron():
@@ -20,9 +20,12 @@ import swamp_torch
 swamp_torch.megatron.install()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
+    from megatron.core import parallel_state
     from megatron.core.fusions.fused_softmax import FusedScaleMaskSoftmax
     from megatron.core.tensor_parallel.layers import \
+        ColumnParallelLinear, RowParallelLinear, \
         linear_with_grad_accumulation_and_async_allreduce
+    from megatron.core.model_parallel_config import ModelParallelConfig
     from megatron.core.transformer.enums import AttnMaskType
     from megatron.core.transformer.utils import attention_mask_func
 
@@ -185,6 +188,59 @@ class GradientAccumulation(TestCase):
                     torch.testing.assert_close(
                         weight.main_grad.double(), exact, rtol=1e-5 + rounding,
                         atol=1e-4 + 8 * rounding)
+
+
+def sequence_parallel(rank, ranks):
+    """What two layers compute that divide their weights over the ranks, and their input
+    and output by rows: tensors, and the dimension that is divided."""
+    swamp_torch.enable(half_precision=True, reproducible=True)
+    parallel_state.initialize_model_parallel(ranks)
+    results = []
+    for dtype in (*HALF, torch.float32):
+        for main in (False, True):
+            torch.manual_seed(11)
+            config = ModelParallelConfig(
+                tensor_model_parallel_size=ranks, sequence_parallel=ranks > 1,
+                use_cpu_initialization=True, params_dtype=dtype,
+                gradient_accumulation_fusion=main)
+            options = dict(config=config, init_method=torch.nn.init.xavier_normal_,
+                           bias=True, skip_bias_add=False)
+            up = ColumnParallelLinear(24, 64, gather_output=False, **options)
+            down = RowParallelLinear(64, 24, input_is_parallel=True, **options)
+            x, g = (torch.randn(8, 3, 24).to(dtype).chunk(ranks)[rank] for _ in range(2))
+            x.requires_grad_()
+            if main:
+                for layer in (up, down):
+                    layer.weight.main_grad = torch.zeros(layer.weight.shape)
+            with unittest.mock.patch.object(torch.cuda, "current_device", lambda: "cpu"):
+                h = up(x)[0]
+                y = down(h.relu())[0]
+                y.backward(g)
+            of_up, of_down = (layer.weight.main_grad if main else layer.weight.grad
+                              for layer in (up, down))
+            results.append([(h.detach(), 2), (of_up, 0), (up.bias.grad, 0), (of_down, 1),
+                            (y.detach(), 0), (x.grad, 0)])
+    return results
+
+
+class SequenceParallel(TestCase):
+    def test_as_one_rank(self):
+        """What is not a sum over the ranks has the bits of one rank."""
+        one, = run_ranks(sequence_parallel, 1)
+        for ranks in (2, 4):
+            parts = run_ranks(sequence_parallel, ranks)
+            for row, (whole, *of_ranks) in enumerate(zip(one, *parts)):
+                for number, (exact, dim) in enumerate(whole):
+                    joined = torch.cat([part[number][0] for part in of_ranks], dim)
+                    with self.subTest(ranks=ranks, row=row, number=number):
+                        if number < 4:
+                            self.assert_same(joined, exact)
+                        else:
+                            unit = 2 * ranks * EPS.get(exact.dtype, 2.0 ** -24)
+                            torch.testing.assert_close(
+                                joined, exact, rtol=unit,
+                                atol=unit * exact.abs().max().item())
+
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import tempfile
 
-from support import CI, TestCase, main, run_ranks
+from support import CI, TestCase, caught, main, run_ranks
 
 import torch
 import torch.distributed as dist
@@ -160,9 +160,9 @@ def run_row(how, cls, options, world):
     return weights(net), optimizer.grad_norm, others
 
 
-def skipped_steps(rank, world):
+def skipped_steps(how, rank, world):
     """An inf in the part of the last rank."""
-    net = fsdp2(model(torch.float32), world)
+    net = how(model(torch.float32), world)
     optimizer = optimizer_of(net, "AdamW", dict(max_norm=1e-2))
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=100)
     seen = []
@@ -173,6 +173,18 @@ def skipped_steps(rank, world):
             net[0].weight.grad.to_local()[-1, -1] = float("inf")
     train(net, optimizer, torch.float32, range(STEPS), scaler, bad)
     return seen[1:], scaler.get_scale(), weights(net)
+
+
+def refused(how, world):
+    """The error of max_norm without a process_group, and whether a weight changed."""
+    net = how(model(torch.float32), world)
+    before = weights(net)
+    net(batch(0, torch.float32)).sum().backward()
+    error = caught(swamp_torch.AdamW(net.parameters(), max_norm=1e-2).step)
+    return error, not all(map(torch.equal, before, weights(net)))
+
+
+SKIPPED = (fsdp2, offloaded)
 
 
 def scaled_steps(how, world, rank, ours):
@@ -236,8 +248,9 @@ def work(rank, world, folder):
     result = {name: run_row(how, cls, options, world)
               for name, how, cls, options in ROWS
               if world == 4 or how not in (hybrid, both)}
-    result["skipped"] = skipped_steps(rank, world)
+    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPED]
     if world == 2:
+        result["refused"] = [refused(how, world) for how in (fsdp1, fsdp1_orig)]
         result["scaled"] = [[scaled_steps(how, world, rank, ours)
                              for ours in (True, False)] for how in SCALED]
     for name, _, _, options in RESHARDED:
@@ -249,8 +262,10 @@ def work(rank, world, folder):
 
 
 def alone(rank, world):
-    return {name: run_row(how if how is offloaded else None, cls, options, world)
-            for name, how, cls, options in ROWS}
+    result = {name: run_row(how if how is offloaded else None, cls, options, world)
+              for name, how, cls, options in ROWS}
+    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPED]
+    return result
 
 
 class Sharded(TestCase):
@@ -288,13 +303,21 @@ class Sharded(TestCase):
                     self.assertEqual(ours[1], ours[0][-2] / 2)
                     self.assert_same(ours[2], theirs[2])
 
+    def test_max_norm_is_refused(self):
+        """Each rank would clip by the norm of its part, without a word."""
+        for seen in self.two:
+            for (error, text), changed in seen["refused"]:
+                self.assertEqual((error, changed), ("ValueError", False))
+                self.assertRegex(text, r"^param_groups\[0\]\['params'\]\[0\]: "
+                                 "got a parameter of FullyShardedDataParallel")
+
     def test_found_inf_of_one_rank(self):
-        for ranks in (self.two, self.four):
-            for seen in ranks:
-                skipped, scale, values = seen["skipped"]
+        for seen in (self.one, *self.two, *self.four):
+            for (skipped, scale, values), one in zip(seen["skipped"], self.one["skipped"]):
                 self.assertEqual(skipped, [False, True, False])
                 self.assertEqual(scale, 2.0)
                 self.assertTrue(all(v.isfinite().all() for v in values))
+                self.assert_same(values, one[2])
 
     def test_reshard(self):
         """A checkpoint of 2 ranks on 4."""

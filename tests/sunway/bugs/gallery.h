@@ -50,15 +50,15 @@ static inline void put_part(void) {
 
 /* KERNEL(bug) begins the function bug(), a part of kernel() that comes before
  * it computes. It must leave `part` as it was, at least if RIGHT is defined. */
-#define KERNEL(bug)                                               \
-  static inline __attribute__((always_inline)) void bug(void);    \
-  void kernel(args_t* from) {                                     \
-    get_args(from);                                               \
-    get_part();                                                   \
-    bug();                                                        \
-    compute();                                                    \
-    put_part();                                                   \
-  }                                                               \
+#define KERNEL(bug)                                            \
+  static inline __attribute__((always_inline)) void bug(void); \
+  void kernel(args_t* from) {                                  \
+    get_args(from);                                            \
+    get_part();                                                \
+    bug();                                                     \
+    compute();                                                 \
+    put_part();                                                \
+  }                                                            \
   static void bug(void)
 
 #endif /* MASTER */

@@ -58,9 +58,13 @@ class Shadow {
   }
   // words() is how many words [begin, begin + bytes) touches.
   static std::size_t words(const std::byte* begin, std::size_t bytes) noexcept;
-  // unwritten_words() counts the words of [begin, begin + bytes) never written.
-  static std::size_t unwritten_words(const std::byte* begin,
-                                     std::size_t bytes) noexcept;
+  // unwritten() counts the words that [begin, begin + bytes) touches and that
+  // were never written, and those of their longest run.
+  struct Unwritten {
+    std::size_t words = 0, longest = 0;
+  };
+  static Unwritten unwritten(const std::byte* begin,
+                             std::size_t bytes) noexcept;
   // for_unwritten() visits the offsets from `begin` of the bytes never written.
   template <class Visit>
   static void for_unwritten(const std::byte* begin, std::size_t bytes,
@@ -74,9 +78,6 @@ class Shadow {
   // alignment of its end.
   static bool has_unwritten_data(const std::byte* begin,
                                  std::size_t bytes) noexcept;
-  // unwritten_run() is the longest run of unwritten words.
-  static std::size_t unwritten_run(const std::byte* begin,
-                                   std::size_t bytes) noexcept;
 
  private:
   // any_of() returns the flags that at least one of the bytes has. A reply

@@ -290,13 +290,14 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
     Shadow::clear(at, bytes, Shadow::kUnset | Shadow::kUnsetPart);
   }
   // A struct may contain padding, so some unwritten words are legal.
-  if (Shadow::unwritten_words(at, bytes) != Shadow::words(at, bytes)) return;
+  if (Shadow::unwritten(at, bytes).words != Shadow::words(at, bytes)) return;
   // The compiler may read a single local variable although its value is not
   // used, and copy one.
   constexpr std::size_t kNear = 12;
   constexpr std::size_t kLeast = 4;
-  if (!in_heap && (bytes > 16 || Shadow::unwritten_run(
-                                     at - kNear, bytes + 2 * kNear) < kLeast)) {
+  if (!in_heap &&
+      (bytes > 16 ||
+       Shadow::unwritten(at - kNear, bytes + 2 * kNear).longest < kLeast)) {
     return;
   }
   report({"uninitialised", pc, &slave_,

@@ -220,7 +220,7 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
 void SlaveCheck::check_written(const std::byte* ldm, long length,
                                const char* call, const void* pc) {
   const auto bytes = static_cast<std::size_t>(length);
-  if (Shadow::unwritten_run(ldm, bytes) < 2) return;
+  if (Shadow::unwritten(ldm, bytes).longest < 2) return;
   // A struct may have padding.
   if (ldm >= slave_.slot + machine().ldm_bytes &&
       !Shadow::has_unwritten_data(ldm, bytes) &&
@@ -229,7 +229,7 @@ void SlaveCheck::check_written(const std::byte* ldm, long length,
   }
   report({"uninitialised", pc, &slave_,
           std::string(call) + " sends " +
-              std::to_string(4 * Shadow::unwritten_words(ldm, bytes)) + " of " +
+              std::to_string(4 * Shadow::unwritten(ldm, bytes).words) + " of " +
               std::to_string(length) +
               " bytes of LDM to which nothing was written: on the machine they "
               "hold what the last program left"});
@@ -239,7 +239,7 @@ void SlaveCheck::check_reply_written(volatile void* reply, const char* call,
                                      const void* pc) {
   auto* word = static_cast<std::byte*>(const_cast<void*>(reply));
   if (word == nullptr || !Shadow::has(word, 4, Shadow::kUnwritten) ||
-      Shadow::unwritten_words(word, 4) != 1) {
+      Shadow::unwritten(word, 4).words != 1) {
     return;
   }
   report({"uninitialised", pc, &slave_,
