@@ -4,7 +4,6 @@
 // composes of other operators (of log and pow) stay so.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/elu_backward_cpu_dispatch.h>
 #include <ATen/ops/elu_cpu_dispatch.h>
@@ -79,13 +78,6 @@ bool fits_float(const at::Scalar& number) {
            std::isfinite(number.toDouble()));
 }
 
-Tensor& written(const Tensor& result, const Tensor& x, Tensor& out) {
-  at::native::resize_output(out, result.sizes());
-  at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, x);
-  return out.copy_(result);
-}
-
 // Overrides is the kernels of PyTorch's operators that compute one activation:
 // Function::options() has their arguments, and returns nothing for those that
 // stay PyTorch's.
@@ -112,7 +104,7 @@ struct Overrides {
         !is_plain(out, x.scalar_type())) {
       return kStock(x, args..., out);
     }
-    return written(activated(x, *options), x, out);
+    return write_out(activated(x, *options), {x}, out);
   }
   template <Tensor (*kStock)(const Tensor&, const Tensor&, Args...)>
   static Tensor gradient(const Tensor& grad, const Tensor& x, Args... args) {
@@ -129,8 +121,7 @@ struct Overrides {
         !is_plain(out, x.scalar_type())) {
       return kStock(grad, x, args..., out);
     }
-    at::assert_no_partial_overlap(out, grad);
-    return written(gradient_of(grad, x, *options), x, out);
+    return write_out(gradient_of(grad, x, *options), {grad, x}, out);
   }
 };
 
@@ -182,9 +173,9 @@ struct Elu {
   }
 };
 
-// PyTorch computes some powers by products, quotients and roots, which have the
-// same bits on every CPU, but for the roots of 16 bits. Those of float16 take
-// 20 times as long as those of float32; those of bfloat16 that are two
+// PyTorch computes some powers by products, quotients and 1 / sqrt, which have
+// the same bits on every CPU, but for 1 / sqrt of 16 bits. Those of float16
+// take 20 times as long as those of float32; those of bfloat16 that are two
 // operations are rounded twice. Other powers are swamp's if `reproducible`.
 struct Power {
   static OptionalActivation options(const Tensor& x,
@@ -201,7 +192,7 @@ struct Power {
     } else if (!is_reproducible()) {
       return {};
     }
-    if (std::fabs(number) == 0.5f && !is_half(x.scalar_type())) return {};
+    if (number == -0.5f && !is_half(x.scalar_type())) return {};
     if (number == -0.5f) return ActivationOptions{Activation::rsqrt};
     return ActivationOptions{Activation::pow, number};
   }
@@ -230,7 +221,7 @@ struct BasePower {
     if (!options || !is_plain(out, x.scalar_type())) {
       return kStock(base, x, out);
     }
-    return written(activated(x, *options), x, out);
+    return write_out(activated(x, *options), {x}, out);
   }
 };
 
@@ -258,7 +249,7 @@ struct LogSigmoid {
       return kStock(x, out, buffer);
     }
     const Tensor result = activated(x, *options), saved = buffer_of(x);
-    return {written(result, x, out), written(saved, x, buffer)};
+    return {write_out(result, {x}, out), write_out(saved, {x}, buffer)};
   }
 
  private:
@@ -280,7 +271,7 @@ struct Glu {
     if (!has_halves(x, dim) || !is_plain(out, x.scalar_type())) {
       return kStock(x, dim, out);
     }
-    return written(computed(x, at::maybe_wrap_dim(dim, x.dim())), x, out);
+    return write_out(computed(x, at::maybe_wrap_dim(dim, x.dim())), {x}, out);
   }
   template <Tensor (*kStock)(const Tensor&, const Tensor&, std::int64_t)>
   static Tensor gradient(const Tensor& grad, const Tensor& x,
