@@ -292,6 +292,13 @@ struct Blocks {
                 ", expected at least 0 (0: that of the scaling)");
   }
 
+  // Returns whether the values times their scales are bfloat16's, unless their
+  // exponents are too small. Scales of NVFP4 have few bits, as its values.
+  bool has_powers_of_2() const {
+    return scaling != BlockScaling::te_block &&
+           scaling != BlockScaling::torchao_float8;
+  }
+
   std::vector<c10::SymInt> scale_sizes(const c10::SymInt& rows,
                                        const c10::SymInt& columns) const {
     const auto count = [&](const c10::SymInt& elements) {
@@ -380,7 +387,8 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
 // an absent one has no elements, and: the largest magnitude, that of the
 // columns, the largest magnitude or nan if x has a nan, and counts of saturated
 // and flushed elements. The values are bfloat16, or float32 if that has not all
-// of them, or if `wide`; Meta says bfloat16.
+// of them: because of the scales, or, which Meta does not know, of exponents
+// that are too small. Only the latter makes a second pass.
 FiveTensors quantized_values(
     const Tensor& x, std::int64_t format, std::int64_t scaling, bool rows,
     bool columns, std::int64_t block, bool square,
@@ -388,7 +396,7 @@ FiveTensors quantized_values(
     std::int64_t policy, bool hadamard, const OptionalTensor& seed,
     const OptionalTensor& random, const OptionalTensor& column_amax,
     const OptionalTensor& row_factors, const OptionalTensor& column_factors,
-    bool divide, bool wide) {
+    bool divide) {
   require_rows(x, "quantized_values");
   require_matrix(x, "x");
   const FloatFormat& to = format_of(format);
@@ -416,7 +424,9 @@ FiveTensors quantized_values(
     along_rows = output(rows);
     along_columns = output(columns && !square);
   };
-  make(wide ? at::kFloat : at::kBFloat16);
+  const bool has_factors = of_rows.defined() || of_columns.defined();
+  const bool is_scaled = divide || !has_factors;
+  make(is_scaled && !blocks.has_powers_of_2() ? at::kFloat : at::kBFloat16);
   Tensor amax = at::empty({2}, x.options().dtype(at::kFloat));
   Tensor seen = at::empty({}, amax.options());
   Tensor counts = at::empty({2}, x.options().dtype(at::kLong));
@@ -700,12 +710,12 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       "(Tensor, Tensor, Tensor, Tensor)");
   define<&quantized_values, kNone>(
       m,
-      "quantized_values(Tensor x, int format, int scaling, bool rows=True, "
+      "quantized_values(Tensor x, int format, int scaling, *, bool rows=True, "
       "bool columns=False, int block=0, bool square=False, "
       "Tensor? tensor_amax=None, int rounding=0, int policy=0, "
       "bool hadamard=False, Tensor? seed=None, Tensor? random=None, "
       "Tensor? column_amax=None, Tensor? row_factors=None, "
-      "Tensor? column_factors=None, bool divide=False, bool wide=False) -> "
+      "Tensor? column_factors=None, bool divide=False) -> "
       "(Tensor, Tensor, Tensor, Tensor, Tensor)");
   define<&block_amax, kNone>(
       m,

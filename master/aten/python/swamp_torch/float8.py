@@ -244,10 +244,12 @@ def _values(x: Tensor, cast: Cast, rows: bool, columns: bool, hadamard: bool,
         amax[1] = _ops._block_amax(x, False, True, True)[2][1] if (
             columns and hadamard) else amax[0]
     along_rows, along_columns, _, one, _ = _ops.quantized_values(
-        x, cast.format, cast.scaling, rows or cast.square, columns, 0, cast.square,
-        amax[0] if rows or cast.square else amax[1], cast.rounding, cast.policy,
-        hadamard, seed, None, amax[1], factors[0], factors[1], not cast.manager,
-        cast.wide)
+        x, cast.format, cast.scaling, rows=rows or cast.square, columns=columns,
+        square=cast.square, rounding=cast.rounding, policy=cast.policy,
+        hadamard=hadamard, seed=seed,
+        tensor_amax=amax[0] if rows or cast.square else amax[1],
+        column_amax=amax[1], row_factors=factors[0], column_factors=factors[1],
+        divide=not cast.manager)
     return (_Operand(along_rows, scales[0], amax[0], cast),
             _Operand((along_rows if cast.square else along_columns).t(), scales[1],
                      amax[0] if cast.square else amax[1], cast),
@@ -266,8 +268,8 @@ def _scaled_values(x: Tensor, cast: Cast, rows: bool, columns: bool,
         found[i] = _ops.dequantize(found[i], cast.format, torch.bfloat16)
     if square:
         def repeated(scales: Tensor, count: int) -> Tensor:
-            return scales.unsqueeze(1).expand(-1, cast.block, -1).reshape(
-                -1, scales.size(1))[:count]
+            return scales.unsqueeze(1).expand(-1, cast.block, -1).flatten(
+                0, 1)[:count]
 
         found[2:] = found[0].t(), repeated(found[1].t(), x.size(1))
         found[1] = repeated(found[1], x.size(0))
@@ -562,7 +564,7 @@ class Float8Linear(torch.nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         if torch.is_autocast_enabled("cpu"):
             input = input.to(torch.get_autocast_dtype("cpu"))
-        rows = input.reshape(-1, input.size(-1))
+        rows = input.reshape(input.shape[:-1].numel(), input.size(-1))
         grad = torch.is_grad_enabled()
         if (self._multiple > 1 and rows.size(0) % self._multiple
                 and self.weight.requires_grad
@@ -579,9 +581,9 @@ class Float8Linear(torch.nn.Linear):
         output: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
             rows, self.weight, self._casts, self._state, now, grad, self._record,
             None if torch.compiler.is_compiling() else self._cache)
-        output = output.reshape(*input.shape[:-1], output.size(-1))
-        return output if self.bias is None else (
-            output + self.bias.to(output.dtype))
+        if self.bias is not None:
+            output.add_(self.bias.to(output.dtype))
+        return output.reshape(*input.shape[:-1], output.size(-1))
 
     def _extra(self) -> Dict[str, Tensor]:
         """The entries of the state dict beside the parameters."""
