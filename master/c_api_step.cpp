@@ -162,24 +162,19 @@ swamp_status swamp_mixed_precision_step(
         "exp_avgs"};
     swamp::Machine* const where = swamp::machine_of(machine);
     swamp::master::PreparedStep step;
-    if (is_adam) {
-      swamp::AdamStep numbers{*adam, options.step, {}};
-      numbers.block_moments = options.block_moments;
-      numbers.float8_moments = options.float8_moments != 0;
-      step.prepare(lists, numbers, options.inv_scale, where);
-    } else {
-      const char* const names[] = {"exp_avg_sqs", "options.max_exp_avg_sqs"};
-      for (int i = 0; i < 2; ++i) {
-        if (lists.states[i + 1].count() == 0) continue;
-        swamp::master::refuse(
-            names[i], "a list of " + std::to_string(tensor_count) + " tensors",
-            "NULL with SWAMP_SGD");
-      }
-      step.prepare(
-          lists,
-          swamp::SgdStep{std::get<swamp::SgdOptions>(inner), options.step == 1},
-          options.inv_scale, where);
+    swamp::OptimizerStep numbers = swamp::master::step_of(inner, options.step);
+    if (auto* one = std::get_if<swamp::AdamStep>(&numbers)) {
+      one->block_moments = options.block_moments;
+      one->float8_moments = options.float8_moments != 0;
     }
+    const char* const names[] = {"exp_avg_sqs", "options.max_exp_avg_sqs"};
+    for (int i = 0; i < 2 && !is_adam; ++i) {
+      if (lists.states[i + 1].count() == 0) continue;
+      swamp::master::refuse(
+          names[i], "a list of " + std::to_string(tensor_count) + " tensors",
+          "NULL with SWAMP_SGD");
+    }
+    step.prepare(lists, numbers, options.inv_scale, where);
     const FirstPass first =
         check_gradients(options, lists.gradients, grad_norm != nullptr, where);
     if (first.found_inf == 0) step.run(first.clip);

@@ -233,9 +233,9 @@ struct Direct {
     operation.traffic_bytes += args.out_pixels() * args.terms * 2 * kLanes / 3;
   }
   // Of scratch memory that stays in a CPU's caches.
-  static constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kCacheBytes = std::size_t{512} << 10;
   // Of a row, for each worker.
-  static constexpr std::size_t kMost = 32 * kCacheBytes;
+  static constexpr std::size_t kMost = 16 * kCacheBytes;
 
   bool fits(const Operation& operation, std::size_t partial_bytes) const {
     return operation.scratch_bytes < kMost &&
@@ -294,51 +294,61 @@ struct Results : Direct {
     return operation;
   }
 
-  // band_size() returns the positions of a band, or 0 if LDM is too small.
-  std::size_t band_size() const {
+  // Bands is the operations of `size` rows each, of which the last may have
+  // fewer, for one block or two.
+  struct Bands {
+    std::size_t size = 0;
+    std::vector<std::size_t> x_rows;
+    std::vector<ConvolutionArgs> args;
+    std::vector<Operation> operations;
+  };
+
+  // add_bands() adds those of a block. The capacity of bands.args suffices,
+  // because operations have addresses of arguments.
+  void add_bands(const Block& one, Bands& bands) const {
+    const ConvolutionArgs all = args_of(one);
+    const std::size_t out = rows().out;
+    for (std::size_t first = 0; first < out; first += bands.size) {
+      std::size_t x_row;
+      bands.args.push_back(
+          all.band(first, std::min(bands.size, out - first), x_row));
+      bands.x_rows.push_back(x_row);
+      bands.operations.push_back(operation_of(bands.args.back()));
+    }
+  }
+
+  // find_bands() makes the bands of the first block, and returns false if LDM
+  // is too small for a row.
+  bool find_bands(Bands& bands) const {
     const std::size_t out = rows().out, units = of.images * block_count();
-    const ConvolutionArgs all = args_of(block(0));
     const auto slaves = static_cast<std::size_t>(machine.slaves());
     for (std::size_t size = out;; size = divided(size, 2)) {
+      const std::size_t count = divided(out, size);
+      bands = {size, {}, {}, {}};
+      bands.args.reserve(2 * count);
+      add_bands(block(0), bands);
       bool is_large = false, all_fit = true;
-      for (std::size_t first = 0; first < out; first += size) {
-        std::size_t x_row;
-        const ConvolutionArgs args =
-            all.band(first, std::min(size, out - first), x_row);
-        const Operation operation = operation_of(args);
+      for (const Operation& operation : bands.operations) {
         is_large = is_large || operation.scratch_bytes > kCacheBytes;
         all_fit = all_fit && fits(operation, 0);
       }
-      const bool is_few =
-          units * divided(out, size) < slaves && size > 2 * rows().kernel;
-      if (all_fit && (size == 1 || (!is_large && !is_few))) return size;
-      if (size == 1) return 0;
+      const bool is_few = units * count < slaves && size > 2 * rows().kernel;
+      if (all_fit && (size == 1 || (!is_large && !is_few))) return true;
+      if (size == 1) return false;
     }
   }
 
   void run(const void* x, const void* weight, const void* bias, void* out) {
-    std::size_t size = band_size();
-    if (size == 0) {
+    Bands bands;
+    if (!find_bands(bands)) {
       most_groups = 1;
-      size = band_size();
+      if (!find_bands(bands)) refuse_ldm();
     }
-    if (size == 0) refuse_ldm();
-    const std::size_t bands = divided(rows().out, size), blocks = block_count();
-    std::vector<std::size_t> x_rows(bands);
-    // Of the first block, then of the last, which may have fewer filters: runs
-    // of blocks with as many, of one group if it has several.
-    const ConvolutionArgs whole[] = {args_of(block(0)),
-                                     args_of(block(blocks - 1))};
-    const std::size_t count =
-        whole[0].lanes == whole[1].lanes ? bands : 2 * bands;
-    std::vector<ConvolutionArgs> args(count);
-    std::vector<Operation> operations(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t first = i % bands * size;
-      args[i] = whole[i / bands].band(first, std::min(size, rows().out - first),
-                                      x_rows[i % bands]);
-      operations[i] = operation_of(args[i]);
-    }
+    const std::size_t count = bands.args.size(), blocks = block_count(),
+                      lanes = block(0).lanes;
+    // The last block may have fewer filters. Runs of blocks have as many, of
+    // one group if it has several.
+    if (block(blocks - 1).lanes != lanes) add_bands(block(blocks - 1), bands);
     Workspace& workspace = Workspace::of_this_thread();
     struct BlockRun {
       std::size_t first, count;
@@ -350,8 +360,8 @@ struct Results : Direct {
       if (!continues) runs.push_back({b, 0});
       ++runs.back().count;
     }
-    RowTable table(operations.data(), operations.size(),
-                   of.images * bands * runs.size(), false, {1, ~std::size_t{0}},
+    RowTable table(bands.operations.data(), bands.operations.size(),
+                   of.images * count * runs.size(), false, {1, ~std::size_t{0}},
                    workspace.segments());
     const auto part = [&](const void* data, std::size_t element) {
       return data == nullptr
@@ -359,14 +369,15 @@ struct Results : Direct {
                  : static_cast<const std::byte*>(data) + element * bytes();
     };
     for (std::size_t image = 0; image < of.images; ++image) {
-      for (std::size_t i = 0; i < bands; ++i) {
+      for (std::size_t i = 0; i < count; ++i) {
         for (const BlockRun& run : runs) {
           const Block one = block(run.first);
-          table.add(run.count,
-                    {x_of(x, image, one.channel, x_rows[i] * columns().in),
-                     part(weight, one.filter * terms()), part(bias, one.filter),
-                     out_of(out, image, one.filter, i * size * columns().out)},
-                    one.lanes == whole[0].lanes ? i : bands + i);
+          table.add(
+              run.count,
+              {x_of(x, image, one.channel, bands.x_rows[i] * columns().in),
+               part(weight, one.filter * terms()), part(bias, one.filter),
+               out_of(out, image, one.filter, i * bands.size * columns().out)},
+              one.lanes == lanes ? i : count + i);
         }
       }
     }

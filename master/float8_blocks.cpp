@@ -1,18 +1,13 @@
-// Blocks of elements with a scale each: validation, and the launches. Codes and
-// scales along rows lie as x does, so that a unit is a block or a row. Codes
-// along columns are those of the transpose: a unit is a stripe of rows, of
-// which a kernel writes a part of every transposed row. Values lie as x does,
-// along columns too. If LDM is too small for all columns of a stripe, each
-// launch computes some of them.
+// Blocks of elements with a scale each: validation, decoding and the Hadamard
+// transform.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
-#include <utility>
 
 #include "master/float8.h"
+#include "master/float8_stripes.h"
 #include "master/row_launch.h"
 #include "master/text.h"
 
@@ -23,55 +18,30 @@ using master::divided;
 using master::RowTable;
 using master::Workspace;
 using slave::BlockArgs;
-using slave::BlockOperand;
 using slave::BlockRule;
 
 namespace {
 
-struct Scaling {
-  const char* name;
-  BlockRule rule;
-  ScalarType scales;
-  std::size_t block;  // the default; 0: a row
-  bool skips_nan;
-  bool power_of_2;
-};
+using Call = master::BlockCall;
+using Scaling = master::ScalingRule;
 
 // Indexed by BlockScaling.
 constexpr Scaling kScalings[] = {
-    {"mx_floor", BlockRule::floor, kFloat8E8M0FNU, 32, false, false},
-    {"mx_ceil", BlockRule::ceil, kFloat8E8M0FNU, 32, false, false},
-    {"mx_even", BlockRule::even, kFloat8E8M0FNU, 32, false, false},
-    {"mx_rceil", BlockRule::rceil, kFloat8E8M0FNU, 32, false, false},
-    {"te_mxfp8", BlockRule::te_mx, kFloat8E8M0FNU, 32, true, false},
-    {"microxcaling", BlockRule::microxcaling, kFloat8E8M0FNU, 32, false, false},
-    {"te_nvfp4", BlockRule::te_nvfp4, kFloat8E4M3FN, 16, true, false},
-    {"torchao_nvfp4", BlockRule::torchao_nvfp4, kFloat8E4M3FN, 16, false,
-     false},
-    {"te_block", BlockRule::te, kFloat32, 128, true, false},
-    {"te_block_power_of_2", BlockRule::te, kFloat32, 128, true, true},
-    {"torchao_float8", BlockRule::torchao, kFloat32, 0, false, false},
-    {"torchao_float8_power_of_2", BlockRule::torchao, kFloat32, 0, false,
-     true}};
-// Of factors that are given, and of largest magnitudes.
-constexpr Scaling kGiven = {"factors", BlockRule::given, kFloat32, 0, false,
-                            false};
-constexpr Scaling kAmax = {"amax", BlockRule::amax, kFloat32, 128, true, false};
-
-// Call is one call, after validation of what rows and columns share.
-struct Call {
-  const Matrix& x;
-  const BlockOptions& options;
-  const Scaling& scaling;
-  std::size_t block;
-
-  std::size_t scale_bytes() const { return kScalarTypeBytes[scaling.scales]; }
-  // repeats() returns whether each row of a block has its scale.
-  bool repeats() const { return !options.square || scale_bytes() == 1; }
-  std::size_t scale_rows(std::size_t rows) const {
-    return repeats() ? rows : divided(rows, block);
-  }
-};
+    {"mx_floor", BlockRule::floor, false, false},
+    {"mx_ceil", BlockRule::ceil, false, false},
+    {"mx_even", BlockRule::even, false, false},
+    {"mx_rceil", BlockRule::rceil, false, false},
+    {"te_mxfp8", BlockRule::te_mx, true, false},
+    {"microxcaling", BlockRule::microxcaling, false, false},
+    {"te_nvfp4", BlockRule::te_nvfp4, true, false},
+    {"torchao_nvfp4", BlockRule::torchao_nvfp4, false, false},
+    {"te_block", BlockRule::te, true, false},
+    {"te_block_power_of_2", BlockRule::te, true, true},
+    {"torchao_float8", BlockRule::torchao, false, false},
+    {"torchao_float8_power_of_2", BlockRule::torchao, false, true}};
+// Of factors that are given, and of largest magnitudes: float32.
+constexpr Scaling kGiven = {"factors", BlockRule::given, false, false};
+constexpr Scaling kAmax = {"amax", BlockRule::amax, true, false};
 
 bool is_block(std::size_t block) {
   return block == 16 || block == 32 || block == 64 || block == 128;
@@ -89,10 +59,12 @@ Call require_call(const Matrix& x, const BlockOptions& options, bool by_row,
   const Scaling& scaling =
       special != nullptr ? *special
                          : kScalings[static_cast<std::size_t>(options.scaling)];
+  const BlockScales scales = special != nullptr ? BlockScales{kFloat32, 128}
+                                                : block_scales(options.scaling);
   const bool is_given = special == &kGiven;
   const std::size_t block = is_given             ? x.columns
                             : options.block != 0 ? options.block
-                            : scaling.block != 0 ? scaling.block
+                            : scales.block != 0  ? scales.block
                                                  : x.columns;
   if (!is_given && !is_block(block) && (!by_row || block != x.columns)) {
     master::refuse(
@@ -106,22 +78,22 @@ Call require_call(const Matrix& x, const BlockOptions& options, bool by_row,
     Checker("x").at_most("columns", x.columns, std::size_t{1} << 22,
                          " (along columns, and if square)");
   }
-  if (scaling.scales == kFloat8E4M3FN) {
+  if (scales.dtype == kFloat8E4M3FN) {
     Checker("options").tensor_amax(options.tensor_amax);
   }
-  return {x, options, scaling, std::max<std::size_t>(1, block)};
+  return {x, options, scaling, scales.dtype, std::max<std::size_t>(1, block)};
 }
 
 // require_rule() throws unless the scaling has a rule for the format.
-void require_rule(const Scaling& scaling, const std::string& name,
+void require_rule(const Call& call, const std::string& name,
                   const FloatFormat& format) {
   const bool has_rule =
-      scaling.scales == kFloat8E4M3FN
+      call.scales == kFloat8E4M3FN
           ? format.type == kFloat4E2M1FNX2
-          : scaling.scales == kFloat32 || format.specials != Specials::tapered;
+          : call.scales == kFloat32 || format.specials != Specials::tapered;
   if (has_rule) return;
   master::refuse(name, format.name,
-                 std::string("a format with a rule of ") + scaling.name,
+                 std::string("a format with a rule of ") + call.scaling.name,
                  SWAMP_UNSUPPORTED);
 }
 
@@ -135,11 +107,10 @@ const FloatFormat& require_output(const Call& call, const char* output,
   const Checker scales(std::string(output) + ".scales");
   const FloatFormat& format =
       master::require_code_format(codes + ".dtype", out.codes);
-  const Scaling& scaling = call.scaling;
-  require_rule(scaling, codes + ".dtype", format);
+  require_rule(call, codes + ".dtype", format);
   master::require_whole_codes(length, columns, format);
   master::require_codes(codes, out.codes, format, rows * columns, "x");
-  scales.dtype(out.scales.dtype, 1u << scaling.scales);
+  scales.dtype(out.scales.dtype, 1u << call.scales);
   const std::size_t count =
       call.scale_rows(rows) * divided(columns, call.block);
   if (out.scales.count != count) {
@@ -193,255 +164,6 @@ const std::byte* data_of(const Tensor& tensor, std::size_t offset) {
   return static_cast<const std::byte*>(tensor.data) + offset;
 }
 
-// Stripes launches stripes of rows of a matrix. `rows` or `columns` is null if
-// there are no codes along them.
-struct Stripes {
-  const Call& call;
-  Machine::Impl& machine;
-  const BlockCodes* rows;
-  const BlockCodes* columns;
-  BlockArgs args;
-  std::size_t row_count = call.x.rows;
-  std::size_t column_count = call.x.columns;
-  slave::ValuePartial seen = {};
-
-  bool has_codes() const {
-    return args.code.form == slave::CodeForm::code &&
-           args.rule != BlockRule::amax;
-  }
-  bool is_given() const { return args.rule == BlockRule::given; }
-
-  // Part is some columns of some rows.
-  struct Part {
-    std::size_t row, rows, column, columns;
-  };
-
-  // Place is where the part of an operand begins, and its lines.
-  struct Place {
-    const void* data;
-    std::size_t offset, lines, line_bytes, line_step, unit_step;
-  };
-
-  // places() returns the place of each operand, for stripes of part.rows rows
-  // from part.row on.
-  std::array<Place, BlockOperand::count> places(const Part& part) const {
-    const std::size_t x_bytes = kScalarTypeBytes[call.x.dtype];
-    const std::size_t block = call.block;
-    // Convert, for the matrix or its transpose, a number of elements to bytes
-    // of codes and of scales, and a row to its row of scales.
-    const auto codes = [&](std::size_t count) {
-      return slave::form_bytes(args.code, count);
-    };
-    const auto scales = [&](std::size_t count) {
-      return divided(count, block) * args.scale_bytes;
-    };
-    const auto scale_row = [&](std::size_t row) {
-      return call.repeats() ? row : divided(row, block);
-    };
-    const auto along = [&](const void* data, const auto& bytes_of,
-                           std::size_t row, std::size_t lines,
-                           std::size_t column, std::size_t width,
-                           std::size_t all) {
-      return Place{data,          row * bytes_of(all) + bytes_of(column),
-                   lines,         bytes_of(width),
-                   bytes_of(all), 0};
-    };
-    const auto x = [&](std::size_t count) { return count * x_bytes; };
-    const auto bytes = [](std::size_t count) { return count; };
-    const auto [row, height, column, width] = part;
-    using At = BlockOperand;
-    std::array<Place, At::count> all{};
-    all[At::x] =
-        along(call.x.data, x, row, height, column, width, column_count);
-    if (rows != nullptr) {
-      all[At::codes] = along(rows->codes.data, codes, row, height, column,
-                             width, column_count);
-      all[At::scales] = along(rows->scales.data, scales, scale_row(row),
-                              scale_row(height), column, width, column_count);
-    }
-    if (args.code.rounding == slave::kStochastic) {
-      all[At::random] = along(call.options.random, bytes, row, height, column,
-                              width, column_count);
-    }
-    // The next stripe begins `stripe` lines later; along columns, the bytes of
-    // `stripe` elements later.
-    const std::size_t stripe = args.stripe_rows;
-    for (const int s : {At::x, At::codes, At::random}) {
-      all[s].unit_step = stripe * all[s].line_step;
-    }
-    all[At::scales].unit_step = scale_row(stripe) * all[At::scales].line_step;
-    if (columns != nullptr && args.code.form != slave::CodeForm::code) {
-      all[At::column_codes] = along(columns->codes.data, codes, row, height,
-                                    column, width, column_count);
-      all[At::column_codes].unit_step =
-          stripe * all[At::column_codes].line_step;
-      // The factors of all columns of the part.
-      all[At::column_scales] = {columns->scales.data,
-                                column * sizeof(float),
-                                1,
-                                width * sizeof(float),
-                                0,
-                                0};
-    } else if (columns != nullptr) {
-      all[At::column_codes] = along(columns->codes.data, codes, column, width,
-                                    row, height, row_count);
-      all[At::column_scales] =
-          along(columns->scales.data, scales, scale_row(column),
-                scale_row(width), row, height, row_count);
-      all[At::column_codes].unit_step = codes(stripe);
-      all[At::column_scales].unit_step = scales(stripe);
-    }
-    return all;
-  }
-
-  using Addresses = std::array<const std::byte*, BlockOperand::count>;
-
-  // set_operation() makes the operation of such stripes, and returns the
-  // addresses of the first one.
-  Addresses set_operation(const Part& part, BlockArgs& part_args,
-                          Operation& operation) const {
-    part_args = args;
-    part_args.rows = part.rows == args.stripe_rows ? row_count : part.rows;
-    part_args.columns = part.columns;
-    part_args.first_index = part.row * args.index_step + part.column;
-    operation = Operation(
-        master::row_kernel<KernelFamily::quantize_blocks>(call.x.dtype),
-        &part_args);
-    if (is_given()) {
-      operation.operands[BlockOperand::scales].access = Access::in;
-      operation.operands[BlockOperand::column_scales].access = Access::constant;
-    }
-    Addresses addresses{};
-    int s = 0;
-    for (const Place& place : places(part)) {
-      if (place.data == nullptr) {
-        operation.remove_operand(s++);
-      } else {
-        addresses[s] = static_cast<const std::byte*>(place.data) + place.offset;
-        operation.set_lines(s++, place.lines, place.line_bytes, place.line_step,
-                            place.unit_step);
-      }
-    }
-    operation.traffic_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(
-        std::size_t{operation.operands[BlockOperand::x].unit_bytes} * 2,
-        std::numeric_limits<std::uint32_t>::max()));
-    if (args.stripe_rows > 1 && has_codes()) {
-      operation.scratch_bytes =
-          static_cast<std::uint32_t>(args.stripe_rows * slave::kBlockWidth);
-    }
-    return addresses;
-  }
-
-  // ldm_need() returns the LDM that stripes of `width` columns need.
-  runtime::LdmNeed ldm_need(std::size_t width) const {
-    BlockArgs part_args;
-    Operation operation;
-    set_operation(
-        {0, std::min<std::size_t>(args.stripe_rows, row_count), 0, width},
-        part_args, operation);
-    return runtime::ldm_need(machine, operation, partial_bytes());
-  }
-  // partial_bytes() returns the size of what a slave has seen: of values only.
-  std::size_t partial_bytes() const { return has_codes() ? 0 : sizeof seen; }
-
-  // launch() computes `width` columns from `column` on: whole stripes, and the
-  // last one if it has fewer rows.
-  void launch(std::size_t column, std::size_t width) {
-    const std::size_t stripe = args.stripe_rows;
-    const std::size_t whole = row_count / stripe, rest = row_count % stripe;
-    const std::pair<Part, std::size_t> parts[] = {
-        {{0, stripe, column, width}, whole},
-        {{whole * stripe, rest, column, width},
-         std::min<std::size_t>(rest, 1)}};
-    BlockArgs part_args[2];
-    Operation operations[2];
-    Addresses at[2];
-    std::size_t units[2], count = 0;
-    for (const auto& [part, part_units] : parts) {
-      if (part_units == 0) continue;
-      at[count] = set_operation(part, part_args[count], operations[count]);
-      units[count++] = part_units;
-    }
-    Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(operations, count, count, false,
-                   master::row_grains(stripe * width), workspace.segments());
-    for (std::size_t i = 0; i < count; ++i) {
-      table.add(units[i],
-                {at[i][0], at[i][1], at[i][2], at[i][3], at[i][4], at[i][5]},
-                i);
-    }
-    const master::SegmentList list = table.list();
-    workspace.run(machine, list, partial_bytes());
-    if (has_codes()) return;
-    workspace.for_each_partial<slave::ValuePartial>(
-        list, [&](std::size_t, const slave::ValuePartial& partial) {
-          seen.join(partial);
-        });
-  }
-
-  // run_rows() computes codes along rows, whose blocks are not square. A unit
-  // is a row, or a block.
-  void run_rows() {
-    prepare_rows();
-    launch(0, column_count);
-  }
-  void prepare_rows() {
-    columns = nullptr;
-    args.stripe_rows = 1;
-    if (column_count % call.block == 0) {
-      row_count *= column_count / call.block;
-      column_count = call.block;
-    }
-    args.index_step = column_count;
-    master::require_ldm("x", call.x, ldm_need(column_count));
-  }
-
-  void run() {
-    if (columns == nullptr && !call.options.square) return run_rows();
-    // Codes along columns are transposed: whole cache lines, of packed codes,
-    // too. Values are not, and few rows leave LDM for many columns.
-    const bool transposes = args.code.form == slave::CodeForm::code;
-    args.stripe_rows = static_cast<std::uint32_t>(
-        transposes   ? (call.block > 64 || args.code.elements == 2 ? 128 : 64)
-        : is_given() ? 16
-                     : call.block);
-    args.index_step = column_count;
-    // All columns at a time, or as many as fit into LDM.
-    const std::size_t least =
-        rows != nullptr || args.square != 0 ? call.block : std::size_t{16};
-    std::size_t width = column_count;
-    for (;;) {
-      const runtime::LdmNeed need = ldm_need(width);
-      if (need.fits()) break;
-      if (width <= least) return run_apart(need);
-      // Half of it, in whole blocks.
-      std::size_t unit = slave::kBlockWidth;
-      while (unit >= width) unit /= 2;
-      width = divided(width, 2 * unit) * unit;
-    }
-    for (std::size_t c = 0; c < column_count; c += width) {
-      launch(c, std::min(width, column_count - c));
-    }
-  }
-
-  // run_apart() computes the codes along rows, and then those along columns.
-  void run_apart(const runtime::LdmNeed& need) {
-    if (rows == nullptr || columns == nullptr || call.options.square) {
-      master::refuse("x", "blocks along columns",
-                     "more LDM than " + std::to_string(need.ldm_bytes) +
-                         " bytes (SWAMP_LDM_BYTES)",
-                     SWAMP_UNSUPPORTED);
-    }
-    Stripes along_columns = *this, along_rows = *this;
-    along_columns.rows = nullptr;
-    along_rows.prepare_rows();  // refuses before anything is written
-    along_columns.run();
-    along_rows.launch(0, along_rows.column_count);
-    seen.join(along_columns.seen);
-    seen.join(along_rows.seen);
-  }
-};
-
 // require_hadamard() throws unless the columns can be transformed, if they are.
 void require_hadamard(const Matrix& x, const BlockOptions& options,
                       bool has_columns) {
@@ -492,8 +214,7 @@ void quantize_blocks(const Matrix& x, const BlockCodes* rows,
   require_hadamard(x, options, columns != nullptr);
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return;
-  Stripes stripes{call, impl, rows, columns, block_args(call, *format)};
-  stripes.run();
+  master::compute_stripes(call, impl, rows, columns, block_args(call, *format));
 }
 
 ValueReport quantized_values(const Matrix& x, ScalarType type,
@@ -513,7 +234,7 @@ ValueReport quantized_values(const Matrix& x, ScalarType type,
                    is_given ? &kGiven : nullptr);
   const FloatFormat& format =
       master::require_code_format("format", {nullptr, 0, type});
-  require_rule(call.scaling, "format", format);
+  require_rule(call, "format", format);
   const ScalarType values = rows != nullptr ? rows->dtype : columns->dtype;
   struct Output {
     const char *name, *factors_name;
@@ -549,12 +270,11 @@ ValueReport quantized_values(const Matrix& x, ScalarType type,
   require_hadamard(x, options, columns != nullptr);
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return {};
-  Stripes stripes{call, impl, rows == nullptr ? nullptr : &outputs[0].codes,
-                  columns == nullptr ? nullptr : &outputs[1].codes,
-                  block_args(call, format)};
-  master::set_values(stripes.args.code, values);
-  stripes.run();
-  ValueReport report = report_of(stripes.seen);
+  BlockArgs args = block_args(call, format);
+  master::set_values(args.code, values);
+  ValueReport report = report_of(master::compute_stripes(
+      call, impl, rows == nullptr ? nullptr : &outputs[0].codes,
+      columns == nullptr ? nullptr : &outputs[1].codes, args));
   report.exact = report.exact || values == kFloat32;
   return report;
 }
@@ -589,11 +309,10 @@ ValueReport block_amax(const Matrix& x, const Tensor* rows,
   require_hadamard(x, options, columns != nullptr);
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return {};
-  Stripes stripes{call, impl, rows == nullptr ? nullptr : &codes[0],
-                  columns == nullptr ? nullptr : &codes[1],
-                  block_args(call, kFloatFormats[kFloat8E4M3FN])};
-  stripes.run();
-  return report_of(stripes.seen);
+  return report_of(
+      master::compute_stripes(call, impl, rows == nullptr ? nullptr : &codes[0],
+                              columns == nullptr ? nullptr : &codes[1],
+                              block_args(call, kFloatFormats[kFloat8E4M3FN])));
 }
 
 void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
@@ -609,9 +328,9 @@ void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
   args.amax =
       te ? options.tensor_amax : tensor_scale(call, options.tensor_amax);
   args.te = te ? 1 : 0;
-  args.scales = call.scaling.scales == kFloat32 ? slave::ScaleKind::float32
-                : call.scaling.scales == kFloat8E4M3FN ? slave::ScaleKind::e4m3
-                                                       : slave::ScaleKind::e8m0;
+  args.scales = call.scales == kFloat32        ? slave::ScaleKind::float32
+                : call.scales == kFloat8E4M3FN ? slave::ScaleKind::e4m3
+                                               : slave::ScaleKind::e8m0;
   args.block = call.block;
   // A unit is a block, or a row that has no whole blocks.
   const bool whole = x.columns % call.block == 0;

@@ -145,6 +145,21 @@ void require_empty(TensorList list, const char* name, const char* reason) {
 
 }  // namespace
 
+OptimizerStep step_of(const std::variant<AdamOptions, SgdOptions>& options,
+                      std::int64_t step) {
+  if (const auto* adam = std::get_if<AdamOptions>(&options)) {
+    return AdamStep{*adam, step};
+  }
+  return SgdStep{std::get<SgdOptions>(options), step == 1};
+}
+
+void PreparedStep::prepare(const OptimizerLists& lists,
+                           const OptimizerStep& step, float inv_scale,
+                           Machine* machine) {
+  std::visit([&](const auto& one) { prepare(lists, one, inv_scale, machine); },
+             step);
+}
+
 void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
                            float inv_scale, Machine* machine) {
   const bool with_momentum = step.momentum != 0;
@@ -152,6 +167,8 @@ void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
   if (!with_momentum) {
     require_empty(buffers, lists.momentum_name, "because the momentum is 0");
   }
+  require_empty(lists.states[1], "second_states",
+                "because SGD has only momentum buffers");
   block_args_count_ = 0;
   sgd_args_ = sgd_args(step, inv_scale);
   sign_ = step.maximize ? -1.0f : 1.0f;
@@ -411,27 +428,35 @@ void PreparedStep::run(float clip_coefficient) {
   Workspace::of_this_thread().run(*machine_, list_);
 }
 
+void foreach_step_(TensorList params, TensorList gradients,
+                   TensorList first_states, TensorList second_states,
+                   TensorList model_params, const OptimizerStep& step,
+                   const StepScaling& scaling, Machine* machine) {
+  const auto* adam = std::get_if<AdamStep>(&step);
+  PreparedStep prepared;
+  prepared.prepare({params,
+                    gradients,
+                    {first_states, second_states,
+                     adam != nullptr ? adam->max_exp_avg_sqs : TensorList()},
+                    model_params},
+                   step, scaling.inv_scale, machine);
+  prepared.run(scaling.clip_coefficient);
+}
+
 void foreach_sgd_(TensorList params, TensorList gradients,
                   TensorList momentum_buffers, TensorList model_params,
                   const SgdStep& step, const StepScaling& scaling,
                   Machine* machine) {
-  PreparedStep prepared;
-  prepared.prepare({params, gradients, {momentum_buffers}, model_params}, step,
-                   scaling.inv_scale, machine);
-  prepared.run(scaling.clip_coefficient);
+  foreach_step_(params, gradients, momentum_buffers, {}, model_params, step,
+                scaling, machine);
 }
 
 void foreach_adam_(TensorList params, TensorList gradients, TensorList exp_avgs,
                    TensorList exp_avg_sqs, TensorList model_params,
                    const AdamStep& step, const StepScaling& scaling,
                    Machine* machine) {
-  PreparedStep prepared;
-  prepared.prepare({params,
-                    gradients,
-                    {exp_avgs, exp_avg_sqs, step.max_exp_avg_sqs},
-                    model_params},
-                   step, scaling.inv_scale, machine);
-  prepared.run(scaling.clip_coefficient);
+  foreach_step_(params, gradients, exp_avgs, exp_avg_sqs, model_params, step,
+                scaling, machine);
 }
 
 }  // namespace swamp

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 
 #include "master/tensor_list.h"
 #include "runtime/machine_impl.h"
@@ -19,6 +20,11 @@ inline bool is_step(std::int64_t step) {
 }
 inline constexpr char kStepRange[] =
     "a whole number from 1, the first step, to 2^53 - 1";
+
+// step_of() returns step number `step`, from 1, of an optimizer with these
+// options.
+OptimizerStep step_of(const std::variant<AdamOptions, SgdOptions>& options,
+                      std::int64_t step);
 
 // OptimizerLists is what a step reads and writes, and the names in error texts.
 struct OptimizerLists {
@@ -40,16 +46,18 @@ class PreparedStep {
   PreparedStep(const PreparedStep&) = delete;
   PreparedStep& operator=(const PreparedStep&) = delete;
 
-  // prepare() throws Error as foreach_adam_() and foreach_sgd_() do.
-  void prepare(const OptimizerLists& lists, const AdamStep& step,
-               float inv_scale, Machine* machine);
-  void prepare(const OptimizerLists& lists, const SgdStep& step,
+  // prepare() throws Error as foreach_step_() does.
+  void prepare(const OptimizerLists& lists, const OptimizerStep& step,
                float inv_scale, Machine* machine);
 
   // run() takes the step, with this factor of the unscaled gradients.
   void run(float clip_coefficient);
 
  private:
+  void prepare(const OptimizerLists& lists, const AdamStep& step,
+               float inv_scale, Machine* machine);
+  void prepare(const OptimizerLists& lists, const SgdStep& step,
+               float inv_scale, Machine* machine);
   void make_segments(const OperandList* lists, Machine* machine);
   void set_keys(const AdamStep& step);
   void make_blocks(const AdamStep& step, bool with_key);

@@ -1,8 +1,11 @@
-// What the products of numbers and of codes share: packing b in panels.
+// Matrix products: a call, the two ways to compute it, and what products of
+// numbers and of codes share, packing in panels.
 #ifndef SWAMP_MASTER_PRODUCT_H_
 #define SWAMP_MASTER_PRODUCT_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "master/launch.h"
 #include "runtime/launch.h"
@@ -52,6 +55,64 @@ struct PackedLanes {
 void pack_panels(Machine::Impl& machine, const PackedLanes* sides,
                  std::size_t count, std::size_t terms, std::size_t block_terms,
                  bool pairs);
+
+// ProductCall is one product, after validation.
+struct ProductCall {
+  Machine::Impl& machine;
+  Matrices out, a, b, self;  // self.data is null: nothing is added
+  float alpha, beta;
+  const Gather* gather;  // null: a is at steps
+  const PartialSums* partial_sums;
+  ProductScales scales;  // a and b are null: none
+  bool pairs;
+
+  std::size_t terms() const { return a.columns; }
+  std::size_t bytes() const { return kScalarTypeBytes[a.dtype]; }
+  bool adds() const { return self.data != nullptr; }
+
+  const KernelInfo& kernel(KernelFamily family) const {
+    return slave::kKernels[slave::kernel_of(family, {a.dtype, out.dtype})];
+  }
+
+  slave::ProductArgs common_args() const {
+    slave::ProductArgs args{};
+    args.terms = terms();
+    args.columns = out.columns;
+    args.alpha = alpha;
+    args.beta = beta;
+    args.first = args.last = 1;
+    args.pairs = pairs ? 1 : 0;
+    args.scale_terms = static_cast<std::uint32_t>(scales.terms);
+    return args;
+  }
+
+  // place() returns the address of a scale; null if there are none.
+  static const float* place(const float* all, std::size_t at) {
+    return all == nullptr ? nullptr : all + at;
+  }
+  // steps_of() returns how many scales `count` terms have.
+  std::size_t steps_of(std::size_t count) const {
+    return scales.a == nullptr ? 0 : scales.blocks(count);
+  }
+  // block_terms_of() returns ProductArgs::block_terms, at most `most`.
+  static std::uint32_t block_terms_of(std::size_t terms, std::uint32_t most) {
+    return static_cast<std::uint32_t>(
+        std::clamp<std::size_t>((terms + 1) & ~std::size_t{1}, 2, most));
+  }
+
+  bool fits(const Operation& operation) const {
+    return runtime::ldm_need(machine, operation, 0).fits();
+  }
+};
+
+// product_by_panels() packs a part of b and computes all rows with it, part
+// after part.
+void product_by_panels(const ProductCall& call);
+
+// product_of_few_rows() computes panels of columns of the result from b as it
+// lies in memory. Returns false, and does nothing, if there are too many rows
+// or terms, or LDM is too small for all terms of a panel.
+bool product_of_few_rows(const ProductCall& call);
 
 }  // namespace swamp::master
 

@@ -34,7 +34,9 @@ constexpr std::size_t kLanes = hn::MaxLanes(DF());
 constexpr std::size_t kWidth = kConvolutionLanes;
 // Prefetched: a position takes few cycles, and the next may be far.
 constexpr std::size_t kPixelsAhead = 32;
-constexpr std::size_t kMostSums = kTileRows < 6 ? kTileRows : 12;
+constexpr std::size_t kMostSums = kTileRows < 6            ? kTileRows
+                                  : HWY_TARGET == HWY_AVX3 ? 28
+                                                           : 12;
 
 // ByWindow multiplies weights, or a gradient, by the values at an address:
 // kWidth 1 is one for all lanes.
@@ -45,11 +47,11 @@ struct ByWindow : ByFma {
   }
 };
 
-// for_equal_parts() calls visit(first, count) for parts of at most kMostSums.
-template <class Visit>
+// for_equal_parts() calls visit(first, count) for parts of at most kMost.
+template <std::size_t kMost, class Visit>
 HWY_INLINE void for_equal_parts(std::size_t count, const Visit& visit) {
-  for (std::size_t parts = (count + kMostSums - 1) / kMostSums, first = 0;
-       parts != 0; --parts) {
+  for (std::size_t parts = (count + kMost - 1) / kMost, first = 0; parts != 0;
+       --parts) {
     const std::size_t part = (count - first + parts - 1) / parts;
     visit(first, part);
     first += part;
@@ -134,7 +136,7 @@ struct Image {
   // clear() makes zeros of all that copies do not write.
   void clear() const {
     const ConvolutionAxis &rows = args.rows, &columns = args.columns;
-    const bool all = args.lanes != kWidth;
+    const bool all = width != 1 && args.lanes != kWidth;
     for (std::int32_t r = 0; r < rows.positions; ++r) {
       const auto row = static_cast<std::size_t>(r);
       float* const begin = x + place(row, 0);
@@ -216,7 +218,21 @@ struct Image {
         });
       }
       for (std::size_t t = 0; copied < columns && t < args.channels; ++t) {
-        for (std::size_t c = copied; c < columns; ++c) {
+        std::size_t c = copied;
+#if HWY_TARGET != HWY_SCALAR
+        if (args.columns.in_step == 2 && row.lane_step == 1) {
+          const DF df;
+          for (; c + 2 * kLanes <= columns; c += 2 * kLanes) {
+            const VF low = Format::load(df, row.at(c, t)),
+                     high = Format::load(df, row.at(c + kLanes, t));
+            float* const to = x + t * plane;
+            hn::StoreU(hn::ConcatEven(df, high, low), df, to + places[p + c]);
+            hn::StoreU(hn::ConcatOdd(df, high, low), df,
+                       to + places[p + c + 1]);
+          }
+        }
+#endif
+        for (; c < columns; ++c) {
           x[places[p + c] + t * plane] = Format::widen(*row.at(c, t));
         }
       }

@@ -189,13 +189,13 @@ struct Convolution : Image<Format> {
       for (auto row = static_cast<std::size_t>(r); row < rows.out_count();
            row += row_divisor, from += row_step) {
         float* const to = out + (row * columns.out_count() + first) * step;
-        for_equal_parts((columns.out_count() - first + divisor - 1) / divisor,
-                        [&](std::size_t column, std::size_t count) HWY_ATTR {
-                          windows_of<kPosition>(
-                              count, std::make_index_sequence<kMostSums>())(
-                              of, from + column * kPosition,
-                              to + column * of.out_step);
-                        });
+        for_equal_parts<kMostSums>(
+            (columns.out_count() - first + divisor - 1) / divisor,
+            [&](std::size_t column, std::size_t count) HWY_ATTR {
+              windows_of<kPosition>(count,
+                                    std::make_index_sequence<kMostSums>())(
+                  of, from + column * kPosition, to + column * of.out_step);
+            });
       }
     });
   }

@@ -14,35 +14,81 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
-// weight_sums() continues kSums chains over `positions` vectors of gradients:
-// each is of a term, times x at the positions' offsets.
+// The gradients of some positions stay in registers, because the address of a
+// term's x is then computed once for all of them.
+constexpr std::size_t kPositions = kTileRows < 12 ? 2 : 4;
+constexpr std::size_t kMostTerms = std::min<std::size_t>(kMostSums, 24);
+
+template <class Visit, std::size_t... k>
+HWY_INLINE void for_constants(const Visit& visit, std::index_sequence<k...>) {
+  (visit(std::integral_constant<std::size_t, k>()), ...);
+}
+
+// weight_sums() continues kSums chains over `positions` vectors of gradients,
+// `step` floats apart: each is of a term, times x at the positions' offsets. Of
+// each pair of positions the second comes first.
 struct Gradients {
   const std::uint32_t* begins;
   const float* gradient;
-  std::size_t positions;
+  std::size_t step, positions;
 };
 template <std::size_t kPosition, std::size_t kSums>
 HWY_NOINLINE void weight_sums(const Gradients& of, const float* x,
                               const std::uint32_t* terms, float* sums) {
   const DF df;
-  const std::uint32_t* const begins = of.begins;
-  std::size_t offsets[kSums];
-  for (std::size_t k = 0; k < kSums; ++k) offsets[k] = terms[k];
+  constexpr std::make_index_sequence<kSums> kAll;
   for (std::size_t i = 0; i < kWidth; i += kLanes) {
+    const std::uint32_t* begins = of.begins;
+    const float* gradient = of.gradient + i;
+    const std::size_t step = of.step;
     const float* const from = x + (kPosition == 1 ? 0 : i);
-    product_tile<ByWindow<kPosition>>(
-        [&](auto row, std::size_t t)
-            HWY_ATTR { return from + begins[t] + offsets[row]; },
-        of.gradient + i, kWidth, of.positions,
-        [&](auto row, auto)
-            HWY_ATTR { return hn::LoadU(df, sums + row * kWidth + i); },
-        [&](auto row, auto, VF sum)
-            HWY_ATTR { hn::StoreU(sum, df, sums + row * kWidth + i); },
-        std::make_index_sequence<kSums>(), std::make_index_sequence<1>());
+    VF sum[kSums];
+    for_constants(
+        [&](auto k) HWY_ATTR { sum[k] = hn::LoadU(df, sums + k * kWidth + i); },
+        kAll);
+    const auto add = [&](auto count) HWY_ATTR {
+      constexpr std::make_index_sequence<decltype(count)::value> kHere;
+      VF g[count];
+      const float* at[count];
+      for_constants(
+          [&](auto p) HWY_ATTR {
+            constexpr std::size_t kPlace =
+                decltype(count)::value == 1 ? p : p ^ 1;
+            hwy::Prefetch(gradient + (kPlace + kPixelsAhead) * step);
+            g[p] = hn::LoadU(df, gradient + kPlace * step);
+            at[p] = from + begins[kPlace];
+          },
+          kHere);
+      for_constants(
+          [&](auto k) HWY_ATTR {
+            const std::size_t term = terms[k];
+            for_constants(
+                [&](auto p) HWY_ATTR {
+                  sum[k] = exact_fma(df, ByWindow<kPosition>::set(at[p] + term),
+                                     g[p], sum[k]);
+                },
+                kHere);
+          },
+          kAll);
+      begins += count;
+      gradient += count * step;
+    };
+    std::size_t positions = of.positions;
+    for (; positions >= kPositions; positions -= kPositions) {
+      add(std::integral_constant<std::size_t, kPositions>());
+    }
+    if (positions >= 2) {
+      add(std::integral_constant<std::size_t, 2>());
+      positions -= 2;
+    }
+    if (positions != 0) add(std::integral_constant<std::size_t, 1>());
+    for_constants(
+        [&](auto k) HWY_ATTR { hn::StoreU(sum[k], df, sums + k * kWidth + i); },
+        kAll);
   }
 }
 
-// weight_sums_of() returns weight_sums() of 1 to kMostSums sums.
+// weight_sums_of() returns weight_sums() of 1 to kMostTerms sums.
 template <std::size_t kPosition, std::size_t... k>
 HWY_INLINE auto weight_sums_of(std::size_t sums, std::index_sequence<k...>) {
   static constexpr decltype(&weight_sums<1, 1>) kAll[] = {
@@ -57,7 +103,8 @@ struct WeightGradient : Image<Format> {
   using Image<Format>::x;
 
   std::uint32_t* begins;
-  float* gradient;
+  const float* gradient;
+  std::size_t step;       // floats from position to position of it
   ConvolutionSums* kept;  // of the last position of the band before
   float* kept_x;
   float* sums;
@@ -65,7 +112,8 @@ struct WeightGradient : Image<Format> {
   HWY_INLINE WeightGradient(const ConvolutionArgs& arguments, const Tile& tile)
       : Image<Format>(arguments, tile, true),
         begins(this->template part<std::uint32_t>(this->parts.begins)),
-        gradient(this->template part<float>(this->parts.out)),
+        gradient(this->template part<const float>(this->parts.out)),
+        step(kWidth),
         kept(partial_result<ConvolutionSums>(tile)),
         kept_x(reinterpret_cast<float*>(kept + 1)),
         sums(kept_x + args.terms * kWidth) {}
@@ -83,42 +131,39 @@ struct WeightGradient : Image<Format> {
         }
       }
     }
-    if (args.lanes == kWidth) return;
-    std::fill(gradient, gradient + args.out_pixels() * kWidth, 0.0f);
-  }
-
-  // slot() is where a position comes in the chain of a band that begins with
-  // the second of a pair (odd = 1) or not.
-  HWY_INLINE std::size_t slot(std::size_t position, std::size_t odd) const {
-    return position < odd
-               ? position
-               : place_of(position - odd, args.out_pixels() - odd) + odd;
-  }
-
-  HWY_INLINE void set_begins(std::size_t odd) const {
-    const auto rows = static_cast<std::size_t>(args.rows.in_step);
     std::size_t position = 0;
     for (std::size_t h = 0; h < args.rows.out_count(); ++h) {
+      const std::size_t row =
+          this->place(h * static_cast<std::size_t>(args.rows.in_step), 0);
       for (std::size_t w = 0; w < args.columns.out_count(); ++w) {
-        begins[slot(position++, odd)] = static_cast<std::uint32_t>(
-            this->place(h * rows, 0) + w * this->width);
+        begins[position++] = static_cast<std::uint32_t>(row + w * this->width);
       }
     }
+    if (args.lanes == kWidth) return;
+    float* const copies = this->template part<float>(this->parts.out);
+    std::fill(copies, copies + args.out_pixels() * kWidth, 0.0f);
   }
 
-  HWY_INLINE void copy_gradient(const Source<Format>& from,
-                                std::size_t odd) const {
+  // set_gradient() copies the gradients, unless they are float32 vectors.
+  HWY_INLINE void set_gradient(const Source<Format>& from) {
+    if constexpr (std::is_same_v<Format, Float32>) {
+      if (from.lane_step == 1 && from.lanes == kWidth) {
+        gradient = from.data;
+        step = static_cast<std::size_t>(from.term_step);
+        return;
+      }
+    }
+    float* const copies = this->template part<float>(this->parts.out);
     const std::size_t lanes = for_terms(
         from,
-        [&](auto d, std::size_t lane, std::size_t position,
-            auto value) HWY_ATTR {
-          hn::StoreU(value, d, gradient + slot(position, odd) * kWidth + lane);
-        },
+        [&](auto d, std::size_t lane, std::size_t position, auto value)
+            HWY_ATTR {
+              hn::StoreU(value, d, copies + position * kWidth + lane);
+            },
         kPixelsAhead);
     for (std::size_t lane = lanes; lane < args.lanes; ++lane) {
       for (std::size_t p = 0; p < from.terms; ++p) {
-        gradient[slot(p, odd) * kWidth + lane] =
-            Format::widen(*from.at(lane, p));
+        copies[p * kWidth + lane] = Format::widen(*from.at(lane, p));
       }
     }
   }
@@ -148,15 +193,16 @@ struct WeightGradient : Image<Format> {
     std::size_t positions = args.out_pixels() - odd;
     const bool keeps = positions % 2 != 0 && !is_last;
     if (keeps) --positions;
-    const Gradients of{begins + odd, gradient + odd * kWidth, positions};
-    for_equal_parts(args.terms, [&](std::size_t t, std::size_t count) HWY_ATTR {
-      weight_sums_of<kPosition>(count, std::make_index_sequence<kMostSums>())(
+    const Gradients of{begins + odd, gradient + odd * step, step, positions};
+    for_equal_parts<kMostTerms>(args.terms, [&](std::size_t t,
+                                                std::size_t count) HWY_ATTR {
+      weight_sums_of<kPosition>(count, std::make_index_sequence<kMostTerms>())(
           of, x, terms + t, sums + t * kWidth);
     });
     if (keeps) {
       const std::size_t last = args.out_pixels() - 1;
       for (std::size_t i = 0; i < kWidth; i += kLanes) {
-        hn::StoreU(hn::LoadU(df, gradient + last * kWidth + i), df,
+        hn::StoreU(hn::LoadU(df, gradient + last * step + i), df,
                    kept->gradient + i);
         for (std::size_t t = 0; t < args.terms; ++t) {
           hn::StoreU(x_of(t, last, i), df, kept_x + t * kWidth + i);
@@ -192,18 +238,16 @@ HWY_INLINE void convolution_weight(const void* arguments, const Tile& tile,
       std::size_t x_row;
       const ConvolutionArgs band = args.band(
           row, std::min<std::size_t>(args.band_rows, rows - row), x_row);
-      const WeightGradient<Format> weight(band, tile);
+      WeightGradient<Format> weight(band, tile);
       const std::size_t odd = (image * rows + row) * columns % 2;
       // The only band of an image is that of the next one.
       const bool is_ready = image != tile.first && args.band_rows >= rows;
       if (!is_ready) weight.prepare();
-      if (!is_ready || rows * columns % 2 != 0) weight.set_begins(odd);
       weight.copy({all_x.at(0, x_row * args.columns.in_count()),
                    all_x.lane_step, all_x.term_step, args.channels,
                    band.in_pixels()});
-      weight.copy_gradient({all_g.at(0, row * columns), all_g.lane_step,
-                            all_g.term_step, args.lanes, band.out_pixels()},
-                           odd);
+      weight.set_gradient({all_g.at(0, row * columns), all_g.lane_step,
+                           all_g.term_step, args.lanes, band.out_pixels()});
       const bool is_last =
           image + 1 == args.images && row + args.band_rows >= rows;
       if (weight.width == 1) {

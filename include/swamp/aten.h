@@ -6,12 +6,7 @@
 /// `at::_amp_foreach_non_finite_check_and_unscale_()` and
 /// `at::_amp_update_scale_()` of CPU tensors run swamp's, for every caller in
 /// the process, until set_active(false) restores PyTorch's. It also registers
-/// the operators `swamp::version`, `swamp::info`, `swamp::set_active`,
-/// `swamp::is_active`, `swamp::unscale_`, `swamp::any_nonfinite`,
-/// `swamp::grad_norm_and_check`, `swamp::mixed_precision_adamw_`,
-/// `swamp::foreach_lerp_`, `swamp::foreach_zero_`, `swamp::set_half_precision`,
-/// `swamp::is_half_precision`, `swamp::set_reproducible`,
-/// `swamp::is_reproducible` and `swamp::wgrad_gemm_accum`. The functions
+/// the operators `swamp::*`, which include/swamp/README.md lists. The functions
 /// below are the same kernels without the dispatcher: no autograd, no tracing.
 ///
 /// Tensors with a lazy minus sign (`at::Tensor::is_neg()`) and zero tensors are
@@ -20,12 +15,7 @@
 /// Tensors whose elements are not in memory, as wrappers, are errors.
 ///
 /// The row operators of swamp/rows.h are called through the dispatcher only,
-/// and have gradients: `swamp::scaled_softmax`, `swamp::scaled_masked_softmax`,
-/// `swamp::scaled_upper_triang_masked_softmax`, `swamp::cross_entropy`,
-/// `swamp::layer_norm`, `swamp::rms_norm`, `swamp::residual_add_`,
-/// `swamp::activation`, `swamp::gated_activation`; and
-/// `swamp::scaled_softmax_backward`, `swamp::cross_entropy_backward` (both in
-/// place), `swamp::layer_norm_backward` and `swamp::rms_norm_backward`.
+/// and have gradients; those of softmax and cross entropy are written in place.
 ///
 /// The linker option `--as-needed` drops a library if no function of it is
 /// called; calling swamp::aten::version() keeps it.

@@ -158,6 +158,20 @@ enum class BlockScaling : std::uint8_t {
   torchao_float8_power_of_2  ///< its rowwise recipes
 };
 
+/// The scales of a BlockScaling.
+struct BlockScales {
+  ScalarType dtype;   ///< of a scale
+  std::size_t block;  ///< elements by default; 0: those of a row
+};
+
+/// block_scales() returns the scales of a BlockScaling.
+constexpr BlockScales block_scales(BlockScaling scaling) noexcept {
+  if (scaling <= BlockScaling::microxcaling) return {kFloat8E8M0FNU, 32};
+  if (scaling <= BlockScaling::torchao_nvfp4) return {kFloat8E4M3FN, 16};
+  const bool is_square = scaling <= BlockScaling::te_block_power_of_2;
+  return {kFloat32, is_square ? std::size_t{128} : 0};
+}
+
 /// BlockOptions is how quantize_blocks() chooses scales and rounds.
 struct BlockOptions {
   BlockScaling scaling = BlockScaling::te_mxfp8;  ///< the rule

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <variant>
 
 #include "swamp/amp.h"
 #include "swamp/export.h"
@@ -182,6 +183,9 @@ struct AdamStep : AdamOptions {
   const std::uint64_t* first_elements = nullptr;
 };
 
+/// OptimizerStep is a step of one of the optimizers.
+using OptimizerStep = std::variant<AdamStep, SgdStep>;
+
 /// StepScaling is the scaling of a gradient before it is used:
 /// g = f32(f32(g * inv_scale) * clip_coefficient). Gradients are never written.
 struct StepScaling {
@@ -252,6 +256,15 @@ SWAMP_API void foreach_sgd_(TensorList params, TensorList gradients,
 SWAMP_API void foreach_adam_(TensorList params, TensorList gradients,
                              TensorList exp_avgs, TensorList exp_avg_sqs,
                              TensorList model_params, const AdamStep& step,
+                             const StepScaling& scaling = {},
+                             Machine* machine = nullptr);
+
+/// foreach_step_() takes a step of the optimizer that `step` has: see
+/// foreach_adam_() and foreach_sgd_(). `first_states` are its first moments or
+/// momentum buffers, `second_states` its second moments or an empty list.
+SWAMP_API void foreach_step_(TensorList params, TensorList gradients,
+                             TensorList first_states, TensorList second_states,
+                             TensorList model_params, const OptimizerStep& step,
                              const StepScaling& scaling = {},
                              Machine* machine = nullptr);
 

@@ -30,6 +30,7 @@
 #include <ATen/ops/silu_cpu_dispatch.h>
 #include <ATen/ops/softplus_backward_cpu_dispatch.h>
 #include <ATen/ops/softplus_cpu_dispatch.h>
+#include <ATen/ops/sqrt_cpu_dispatch.h>
 #include <ATen/ops/tanh_backward_cpu_dispatch.h>
 #include <ATen/ops/tanh_cpu_dispatch.h>
 
@@ -59,9 +60,10 @@ bool is_taken(const Tensor& x, Activation function, bool is_gradient = false) {
   const at::ScalarType type = x.scalar_type();
   const bool is_faster =
       function == Activation::gelu_tanh ||
-      (function == Activation::gelu && type == at::kHalf) ||
+      (function == Activation::gelu && type == at::kHalf && is_gradient) ||
       (!is_gradient &&
        (function == Activation::tanh || function == Activation::softplus ||
+        (function == Activation::rsqrt && type == at::kHalf) ||
         function == Activation::pow));  // see Power
   return is_switched(type) && (is_faster || is_reproducible()) &&
          is_plain(x, type) && x.numel() != 0;
@@ -183,8 +185,8 @@ struct Elu {
 };
 
 // PyTorch computes some powers by products, quotients and roots, which have the
-// same bits on every CPU, but for the roots of 16 bits. Those of float16 take
-// 20 times as long as those of float32; those of bfloat16 that are two
+// same bits on every CPU, but for the roots of 16 bits. Those of float16 take 5
+// to 20 times as long as those of float32; those of bfloat16 that are two
 // operations are rounded twice. Other powers are swamp's if `reproducible`.
 struct Power {
   static OptionalActivation options(const Tensor& x,
@@ -198,12 +200,37 @@ struct Power {
           (!is_twice || x.scalar_type() != at::kBFloat16)) {
         return {};
       }
-    } else if (!is_reproducible()) {
+    } else if (number == -0.5f && is_half(x.scalar_type())) {
+      return ActivationOptions{Activation::rsqrt};
+    } else if (number == 0.5f || number == -0.5f || !is_reproducible()) {
       return {};
     }
-    if (std::fabs(number) == 0.5f && !is_half(x.scalar_type())) return {};
-    if (number == -0.5f) return ActivationOptions{Activation::rsqrt};
     return ActivationOptions{Activation::pow, number};
+  }
+};
+struct AnyPower : Overrides<Power, const at::Scalar&> {
+  // Returns whether x^0.5 is PyTorch's sqrt(), whose results of 16 bits are
+  // those of float32, rounded, on every CPU.
+  static bool is_root(const Tensor& x, const at::Scalar& exponent) {
+    return fits_float(exponent) && exponent.to<float>() == 0.5f &&
+           is_switched(x.scalar_type()) &&
+           (x.scalar_type() == at::kHalf ||
+            (x.scalar_type() == at::kBFloat16 && is_reproducible()));
+  }
+  template <Tensor (*kStock)(const Tensor&, const at::Scalar&)>
+  static Tensor value(const Tensor& x, const at::Scalar& exponent) {
+    return is_root(x, exponent) ? at::cpu::sqrt(x)
+                                : Overrides::value<kStock>(x, exponent);
+  }
+  template <Tensor& (*kStock)(Tensor&, const at::Scalar&)>
+  static Tensor& in_place(Tensor& x, const at::Scalar& exponent) {
+    return is_root(x, exponent) ? at::cpu::sqrt_(x)
+                                : Overrides::in_place<kStock>(x, exponent);
+  }
+  template <Tensor& (*kStock)(const Tensor&, const at::Scalar&, Tensor&)>
+  static Tensor& out(const Tensor& x, const at::Scalar& exponent, Tensor& out) {
+    return is_root(x, exponent) ? at::cpu::sqrt_outf(x, out)
+                                : Overrides::out<kStock>(x, exponent, out);
   }
 };
 
@@ -361,7 +388,6 @@ void register_activations(torch::Library& library) {
   using Exp2 = Overrides<Plain<Activation::pow_base, 2>>;
   using AnyElu =
       Overrides<Elu, const at::Scalar&, const at::Scalar&, const at::Scalar&>;
-  using AnyPower = Overrides<Power, const at::Scalar&>;
   using AnyGelu = Overrides<Gelu, std::string_view>;
   using AnySoftplus = Overrides<Softplus, const at::Scalar&, const at::Scalar&>;
   SWAMP_OVERRIDE_IN_PLACE(Silu, silu);

@@ -205,7 +205,7 @@ AttentionResult attention_of(const Tensor& q, const Tensor& k, const Tensor& v,
   if (q.is_meta() || lse.numel() == 0) return {out, lse};
   const Tensor query = row_major(q), key = row_major(k), value = row_major(v);
   const Options options(mask, causal, scale);
-  auto* sums = static_cast<float*>(mutable_data(lse));
+  auto* sums = data_of<float>(lse);
   mutable_data(out);
   translated([&] {
     swamp::attention(heads_of(query), heads_of(key), heads_of(value),
@@ -230,10 +230,10 @@ AttentionGradients attention_gradients(const Tensor& grad, const Tensor& q,
   const Options options(mask, causal, scale);
   for (const Tensor& x : {dq, dk, dv}) mutable_data(x);
   translated([&] {
-    swamp::attention_backward(
-        heads_of(g), heads_of(query), heads_of(key), heads_of(value),
-        heads_of(result), static_cast<const float*>(const_data(sums)),
-        heads_of(dq), heads_of(dk), heads_of(dv), options.options);
+    swamp::attention_backward(heads_of(g), heads_of(query), heads_of(key),
+                              heads_of(value), heads_of(result),
+                              values_of<float>(sums), heads_of(dq),
+                              heads_of(dk), heads_of(dv), options.options);
   });
   return {dq, dk, dv};
 }

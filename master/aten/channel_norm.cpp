@@ -168,17 +168,14 @@ struct Floats {
   explicit Floats(const OptionalTensor& values) {
     if (is_defined(values)) values_ = row_major(values->to(at::kFloat));
   }
-  const float* data() const {
-    return values_.defined() ? static_cast<const float*>(const_data(values_))
-                             : nullptr;
-  }
+  const float* data() const { return values_of<float>(values_); }
 
  private:
   Tensor values_;
 };
 
 float* written(const Tensor& values) {
-  return values.defined() ? static_cast<float*>(mutable_data(values)) : nullptr;
+  return values.defined() ? data_of<float>(values) : nullptr;
 }
 
 Tensor new_floats(const Tensor& x, std::int64_t count) {
@@ -205,10 +202,7 @@ struct ChannelRows {
   Tensor result(const Tensor& y, const Tensor& x) const {
     const Tensor values =
         is_turned ? y.t().reshape(x.sizes()) : y.view(x.sizes());
-    const at::MemoryFormat format = x.suggest_memory_format();
-    return values.is_contiguous(format)
-               ? values
-               : at::empty_like(x, format).copy_(values);
+    return contiguous(values, x.suggest_memory_format());
   }
   // empty() returns a result's rows, with their matrix.
   std::pair<Tensor, Matrix> empty() const {

@@ -88,14 +88,14 @@ struct Call {
     options.megatron_smoothing = classes.megatron_smoothing;
     if (is_defined(weight)) {
       weights = row_major(weight->to(at::kFloat));
-      options.class_weights = static_cast<const float*>(const_data(weights));
+      options.class_weights = values_of<float>(weights);
     }
     require_targets(target_data(), targets.numel(),
                     static_cast<std::int64_t>(part.classes),
                     options.ignore_index);
   }
   const std::int64_t* target_data() const {
-    return static_cast<const std::int64_t*>(const_data(targets));
+    return values_of<std::int64_t>(targets);
   }
 };
 
@@ -115,10 +115,10 @@ Result new_cross_entropy(const Tensor& logits, const Tensor& target,
             at::empty({}, float32.dtype(at::kDouble))};
   }
   const Call call(logits, target, weight, options);
-  auto* sums = static_cast<float*>(mutable_data(lse));
+  auto* sums = data_of<float>(lse);
   const CrossEntropyTotal total = translated([&] {
     return swamp::cross_entropy(matrix_of(call.logits), call.target_data(),
-                                static_cast<float*>(mutable_data(losses)), sums,
+                                data_of<float>(losses), sums,
                                 sums + target.numel(), call.options);
   });
   const Tensor divisor = at::full({}, total.weight, float32.dtype(at::kDouble));
@@ -157,7 +157,7 @@ void backward_into(const Call& call, const Tensor& grad, const Tensor& lse,
                    const Tensor& divisor, std::int64_t reduction,
                    const Tensor& dx) {
   const Tensor sums = row_major(lse);
-  const auto* high = static_cast<const float*>(const_data(sums));
+  const auto* high = values_of<float>(sums);
   const float* low =
       has_low(lse, call.targets) ? high + call.targets.numel() : nullptr;
   // The gradient of each row's loss.
@@ -172,8 +172,7 @@ void backward_into(const Call& call, const Tensor& grad, const Tensor& lse,
   translated([&] {
     vocab_parallel_cross_entropy_backward(
         call.part, matrix_of(call.logits), call.target_data(), high, low,
-        static_cast<const float*>(const_data(gradients)), matrix_of(dx),
-        call.options);
+        values_of<float>(gradients), matrix_of(dx), call.options);
   });
 }
 

@@ -136,7 +136,7 @@ struct Loss {
   CrossEntropyOptions options;
 
   const std::int64_t* target_data() const {
-    return static_cast<const std::int64_t*>(const_data(targets));
+    return values_of<std::int64_t>(targets);
   }
 
   // compute() sets the losses and the gradients, those of row i for the
@@ -149,8 +149,8 @@ struct Loss {
     const Tensor lse = at::empty({2, logits.size(0)}, losses.options());
     const Tensor ones =
         db.defined() ? at::ones({1, logits.size(0)}, x.options()) : Tensor();
-    auto* loss = static_cast<float*>(mutable_data(losses));
-    auto* sums = static_cast<float*>(mutable_data(lse));
+    auto* loss = data_of<float>(losses);
+    auto* sums = data_of<float>(lse);
     auto* low = sums + logits.size(0);
     for (std::int64_t first = 0; first < rows; first += chunk_rows) {
       const std::int64_t count = std::min(chunk_rows, rows - first);
@@ -227,7 +227,7 @@ Result linear_cross_entropy(const Tensor& input, const Tensor& weight,
   float factor = static_cast<float>(1 / (scale * (divisor == 0 ? 1 : divisor)));
   if (is_defined(row_gradients)) {
     const Tensor given = row_major(row_gradients->to(at::kFloat));
-    const auto* values = static_cast<const float*>(const_data(given));
+    const auto* values = values_of<float>(given);
     std::copy(values, values + rows, gradients.begin());
     factor = 1;
   }
@@ -236,7 +236,7 @@ Result linear_cross_entropy(const Tensor& input, const Tensor& weight,
   translated([&] { call.compute(gradients.data(), factor, chunk); });
   if (reduction == 0) return {losses, dx, dw, db};
   double total = 0;
-  const auto* values = static_cast<const float*>(const_data(losses));
+  const auto* values = values_of<float>(losses);
   for (std::int64_t i = 0; i < rows; ++i) {
     total += static_cast<double>(values[i]);
   }

@@ -59,7 +59,7 @@ bool share_memory(const at::Tensor& x, const at::Tensor& y) {
 
 // Operator is the arguments of one of PyTorch's operators.
 struct Operator {
-  std::int64_t dimensions;  // of the matrices: 2, or 3 with a batch
+  std::int64_t dimensions;  // of b: 1, or 2, or 3 with a batch
   const at::Tensor& a;
   const at::Tensor& b;
   const at::Tensor* self;  // null for mm and bmm
@@ -101,6 +101,8 @@ bool is_taken(const Matrices& a, const Matrices& b) {
           is_small(b.rows, b.columns) && is_small(a.rows, b.columns));
 }
 
+bool run_vector(const Operator& op, at::Tensor& result);
+
 // run() computes an operator and returns true. It writes nothing and returns
 // false if PyTorch's own kernel must compute the operator, because that kernel
 // is faster, or because the arguments are wrong, unusual or empty.
@@ -108,6 +110,7 @@ bool run(const Operator& op, at::Tensor& result) {
   const at::ScalarType type = op.a.scalar_type();
   if (!is_product_taken(type)) return false;
   const auto d = op.dimensions;
+  if (d == 1) return run_vector(op, result);
   if (op.sums_batch) {
     if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
         op.b.dim() != d || op.a.size(0) != op.b.size(0) ||
@@ -175,6 +178,30 @@ bool run(const Operator& op, at::Tensor& result) {
   return true;
 }
 
+// run_vector() is run() with the vector b as the row a, which is faster than as
+// a column.
+bool run_vector(const Operator& op, at::Tensor& result) {
+  const at::Tensor *self = op.self, *out = op.out;
+  if (op.a.dim() != 2 || op.b.dim() != 1 || self->dim() > 1 ||
+      (out != nullptr && (out->dim() != 1 || out->size(0) != op.a.size(0)))) {
+    return false;
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const auto row = [](const at::Tensor& vector) {
+    return vector.dim() == 0 ? vector : vector.unsqueeze(0);
+  };
+  const at::Tensor added = row(*self);
+  at::Tensor sums = out != nullptr ? row(*out) : at::Tensor();
+  if (!run({2, row(op.b), op.a.t(),
+            out != nullptr && out->is_same(*self) ? &sums : &added,
+            out != nullptr ? &sums : nullptr, op.beta, op.alpha},
+           result)) {
+    return false;
+  }
+  result = result.select(0, 0);
+  return true;
+}
+
 // The kernels of PyTorch's operators. stock() is PyTorch's own.
 template <class Stock>
 at::Tensor make(const Operator& op, Stock stock) {
@@ -234,6 +261,7 @@ struct Sum {
   }
 };
 using Addmm = Sum<2, &at::cpu::addmm, &at::cpu::addmm_, &at::cpu::addmm_out>;
+using Addmv = Sum<1, &at::cpu::addmv, &at::cpu::addmv_, &at::cpu::addmv_out>;
 using Baddbmm =
     Sum<3, &at::cpu::baddbmm, &at::cpu::baddbmm_, &at::cpu::baddbmm_out>;
 using Addbmm =
@@ -265,59 +293,6 @@ at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
     }
   }
   return at::cpu::dot(x, y);
-}
-
-// run_vector() is run() with a vector as the row a, which is faster than as the
-// column b. `out` may be null.
-bool run_vector(const at::Tensor& self, const at::Tensor& a,
-                const at::Tensor& x, at::Tensor* out, const at::Scalar& beta,
-                const at::Scalar& alpha, at::Tensor& result) {
-  if (!is_product_taken(a.scalar_type()) || a.dim() != 2 || x.dim() != 1 ||
-      self.dim() > 1 ||
-      (out != nullptr && (out->dim() != 1 || out->size(0) != a.size(0)))) {
-    return false;
-  }
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  const auto row = [](const at::Tensor& vector) {
-    return vector.dim() == 0 ? vector : vector.unsqueeze(0);
-  };
-  const bool in_place = out != nullptr && out->is_same(self);
-  const at::Tensor added = row(self);
-  at::Tensor sums = out != nullptr ? row(*out) : at::Tensor();
-  if (!run({2, row(x), a.t(), in_place ? &sums : &added,
-            out != nullptr ? &sums : nullptr, beta, alpha},
-           result)) {
-    return false;
-  }
-  result = result.select(0, 0);
-  return true;
-}
-
-at::Tensor addmv(const at::Tensor& self, const at::Tensor& a,
-                 const at::Tensor& x, const at::Scalar& beta,
-                 const at::Scalar& alpha) {
-  at::Tensor result;
-  return run_vector(self, a, x, nullptr, beta, alpha, result)
-             ? result
-             : at::cpu::addmv(self, a, x, beta, alpha);
-}
-
-at::Tensor& addmv_in_place(at::Tensor& self, const at::Tensor& a,
-                           const at::Tensor& x, const at::Scalar& beta,
-                           const at::Scalar& alpha) {
-  at::Tensor result;
-  return run_vector(self, a, x, &self, beta, alpha, result)
-             ? self
-             : at::cpu::addmv_(self, a, x, beta, alpha);
-}
-
-at::Tensor& addmv_out(const at::Tensor& self, const at::Tensor& a,
-                      const at::Tensor& x, const at::Scalar& beta,
-                      const at::Scalar& alpha, at::Tensor& out) {
-  at::Tensor result;
-  return run_vector(self, a, x, &out, beta, alpha, result)
-             ? out
-             : at::cpu::addmv_out(out, self, a, x, beta, alpha);
 }
 
 // linear() is one addmm for an input of any layout and number of dimensions.
@@ -516,8 +491,7 @@ at::Tensor product_part(const at::Tensor& x, const at::Tensor& y,
     options.self = &added;
   }
   in_place(sums, [&](const at::Tensor& target) {
-    const PartialSums partial{static_cast<float*>(mutable_data(target)), begins,
-                              ends};
+    const PartialSums partial{data_of<float>(target), begins, ends};
     options.sums = &partial;
     translated([&] { product(to, a, b, options); });
   });
@@ -551,9 +525,9 @@ void register_products(torch::Library& library) {
   library.impl("addbmm_", &Addbmm::in_place);
   library.impl("addbmm.out", &Addbmm::out);
   library.impl("dot", &dot);
-  library.impl("addmv", &addmv);
-  library.impl("addmv_", &addmv_in_place);
-  library.impl("addmv.out", &addmv_out);
+  library.impl("addmv", &Addmv::make);
+  library.impl("addmv_", &Addmv::in_place);
+  library.impl("addmv.out", &Addmv::out);
   register_composite_products(library);
 }
 

@@ -101,8 +101,7 @@ Tensor moe_apply_capacity(const Tensor& probs, const Tensor& routing_map,
     const Tensor values = row_major(probs), map = row_major(routing_map);
     const CapacityOptions options{
         capacity, by_probs ? DropPolicy::probs : DropPolicy::position, pad};
-    swamp::moe_apply_capacity(matrix_of(values),
-                              static_cast<const std::uint8_t*>(const_data(map)),
+    swamp::moe_apply_capacity(matrix_of(values), values_of<std::uint8_t>(map),
                               options, data_of<std::uint8_t>(kept));
   });
 }
@@ -122,8 +121,7 @@ Tensor moe_permutation(const Tensor& expert_index, const Tensor& positions,
       at::empty_symint({rows}, expert_index.options().dtype(at::kLong));
   return computed(entries, [&] {
     const Tensor in = row_major(expert_index), at = row_major(positions);
-    swamp::moe_permutation(choices_of(in, experts),
-                           static_cast<const std::int32_t*>(const_data(at)),
+    swamp::moe_permutation(choices_of(in, experts), values_of<std::int32_t>(at),
                            static_cast<std::size_t>(rows_per_expert),
                            static_cast<std::size_t>(entries.numel()),
                            data_of<std::int64_t>(entries));
@@ -140,12 +138,9 @@ struct Permutation {
     if (is_defined(factors)) probs = row_major(*factors);
   }
   const std::int64_t* tokens() const {
-    return static_cast<const std::int64_t*>(const_data(token_of));
+    return values_of<std::int64_t>(token_of);
   }
-  const float* factors() const {
-    return probs.defined() ? static_cast<const float*>(const_data(probs))
-                           : nullptr;
-  }
+  const float* factors() const { return values_of<float>(probs); }
 };
 
 void require_permutation(const Tensor& x, const char* name,
@@ -222,8 +217,7 @@ Tensor moe_aux_loss(const Tensor& probs, const Tensor& counts,
   return computed(loss, [&] {
     const Tensor x = row_major(probs), numbers = row_major(counts);
     *data_of<float>(loss) = static_cast<float>(swamp::moe_aux_loss(
-        matrix_of(x), static_cast<const std::int64_t*>(const_data(numbers)),
-        options));
+        matrix_of(x), values_of<std::int64_t>(numbers), options));
   });
 }
 
@@ -236,10 +230,9 @@ Tensor moe_aux_loss_backward(const Tensor& grad, const Tensor& probs,
   Tensor dprobs = at::empty_like(probs, at::MemoryFormat::Contiguous);
   return computed(dprobs, [&] {
     const Tensor numbers = row_major(counts);
-    swamp::moe_aux_loss_backward(
-        grad.item<double>(),
-        static_cast<const std::int64_t*>(const_data(numbers)),
-        matrix_of(dprobs), options);
+    swamp::moe_aux_loss_backward(grad.item<double>(),
+                                 values_of<std::int64_t>(numbers),
+                                 matrix_of(dprobs), options);
   });
 }
 
@@ -271,7 +264,7 @@ Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
   Tensor dx = at::empty_like(logits, at::MemoryFormat::Contiguous);
   return computed(dx, [&] {
     const Tensor x = row_major(logits), both = row_major(lse);
-    const auto* sums = static_cast<const float*>(const_data(both));
+    const auto* sums = values_of<float>(both);
     swamp::moe_z_loss_backward(grad.item<double>(), matrix_of(x), coefficient,
                                sums, sums + logits.size(0), matrix_of(dx));
   });

@@ -9,8 +9,10 @@
 #include <ATen/ops/layer_norm.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -98,7 +100,7 @@ Tensor empty_statistics(const Tensor& x, std::int64_t dimensions) {
 }
 
 float* floats(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<float*>(mutable_data(tensor)) : nullptr;
+  return tensor.defined() ? data_of<float>(tensor) : nullptr;
 }
 
 }  // namespace
@@ -259,74 +261,83 @@ variable_list norm_with_graph(const Tensor& x, const Tensor& weight,
       });
 }
 
-// The autograd functions save x, the statistics, weight and bias, which have
-// the dimensions of a row. Without them, a row has one dimension.
-struct LayerNorm : torch::autograd::Function<LayerNorm> {
+// Calls the operators. Without a mean, there is no bias either.
+NormResult call_norms(const Tensor& x, const OptionalTensor& weight,
+                      const OptionalTensor& bias, double eps, bool with_mean) {
+  if (with_mean) return call<&layer_norm>(x, weight, bias, eps);
+  const auto [y, rstd] = call<&rms_norm>(x, weight, eps);
+  return {y, Tensor(), rstd};
+}
+
+Tensor formula_of(const Tensor& x, c10::SymIntArrayRef sizes,
+                  const OptionalTensor& weight, const OptionalTensor& bias,
+                  double eps, bool with_mean) {
+  if (with_mean) return at::layer_norm_symint(x, sizes, weight, bias, eps);
+  std::vector<std::int64_t> last(sizes.size());
+  std::iota(last.begin(), last.end(), -static_cast<std::int64_t>(sizes.size()));
+  const Tensor y = x * (x.square().mean(last, true) + eps).rsqrt();
+  return is_defined(weight) ? y * *weight : y;
+}
+
+// It saves x, the statistics, weight and bias, which have the dimensions of a
+// row. Without them, a row has one dimension.
+struct Norm : torch::autograd::Function<Norm> {
   static variable_list forward(AutogradContext* context, const Tensor& x,
                                const OptionalTensor& weight,
-                               const OptionalTensor& bias, double eps) {
+                               const OptionalTensor& bias, double eps,
+                               bool with_mean) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [y, mean, rstd] = call<&layer_norm>(x, weight, bias, eps);
+    const auto [y, mean, rstd] = call_norms(x, weight, bias, eps, with_mean);
     context->save_for_backward(
         {x, mean, rstd, defined_or_empty(weight), defined_or_empty(bias)});
-    context->mark_non_differentiable({mean, rstd});
     context->saved_data["eps"] = eps;
+    if (!with_mean) {
+      context->mark_non_differentiable({rstd});
+      return {y, rstd};
+    }
+    context->mark_non_differentiable({mean, rstd});
     return {y, mean, rstd};
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &mean = saved[1], &rstd = saved[2];
+    const OptionalTensor weight = optional_of(saved[3]);
+    variable_list found(5);
     if (at::GradMode::is_enabled()) {
       const double eps = context->saved_data["eps"].toDouble();
-      variable_list found =
-          norm_with_graph(saved[0], saved[3], saved[4], grads[0],
-                          [&](const auto&... arguments) {
-                            return at::layer_norm_symint(arguments..., eps);
-                          });
-      found.emplace_back();
+      const variable_list some = norm_with_graph(
+          x, saved[3], saved[4], grads[0], [&](const auto&... arguments) {
+            return formula_of(arguments..., eps, mean.defined());
+          });
+      std::copy(some.begin(), some.end(), found.begin());
       return found;
     }
-    const auto [dx, dweight, dbias] = call<&layer_norm_backward>(
-        grads[0], saved[0], saved[1], saved[2], optional_of(saved[3]),
-        wanted(*context, saved[3].defined(), saved[4].defined()));
-    return {dx, dweight, dbias, Tensor()};
-  }
-};
-
-struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static variable_list forward(AutogradContext* context, const Tensor& x,
-                               const OptionalTensor& weight, double eps) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [y, rstd] = call<&rms_norm>(x, weight, eps);
-    context->save_for_backward({x, rstd, defined_or_empty(weight)});
-    context->mark_non_differentiable({rstd});
-    context->saved_data["eps"] = eps;
-    return {y, rstd};
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const variable_list saved = context->get_saved_variables();
-    if (at::GradMode::is_enabled()) {
-      const double eps = context->saved_data["eps"].toDouble();
-      return norm_with_graph(
-          saved[0], saved[2], {}, grads[0],
-          [&](const Tensor& x, const auto& sizes, const OptionalTensor& weight,
-              const OptionalTensor&) {
-            std::vector<std::int64_t> last(sizes.size());
-            std::iota(last.begin(), last.end(),
-                      -static_cast<std::int64_t>(sizes.size()));
-            const Tensor y = x * (x.square().mean(last, true) + eps).rsqrt();
-            return is_defined(weight) ? y * *weight : y;
-          });
-    }
     const std::array<bool, 3> mask =
-        wanted(*context, saved[2].defined(), false);
-    const auto [dx, dweight] = call<&rms_norm_backward>(
-        grads[0], saved[0], saved[1], optional_of(saved[2]),
-        std::array<bool, 2>{mask[0], mask[1]});
-    return {dx, dweight, Tensor()};
+        wanted(*context, saved[3].defined(), saved[4].defined());
+    if (mean.defined()) {
+      std::tie(found[0], found[1], found[2]) =
+          call<&layer_norm_backward>(grads[0], x, mean, rstd, weight, mask);
+    } else {
+      std::tie(found[0], found[1]) = call<&rms_norm_backward>(
+          grads[0], x, rstd, weight, std::array<bool, 2>{mask[0], mask[1]});
+    }
+    return found;
   }
 };
+
+NormResult autograd_layer_norm(const Tensor& x, const OptionalTensor& weight,
+                               const OptionalTensor& bias, double eps) {
+  const variable_list found = Norm::apply(x, weight, bias, eps, true);
+  return {found[0], found[1], found[2]};
+}
+
+TwoTensors autograd_rms_norm(const Tensor& x, const OptionalTensor& weight,
+                             double eps) {
+  const variable_list found =
+      Norm::apply(x, weight, OptionalTensor(), eps, false);
+  return {found[0], found[1]};
+}
 
 Tensor residual_add_(Tensor residual, const Tensor& x,
                      const OptionalTensor& bias) {
@@ -402,18 +413,13 @@ Tensor autograd_residual_add_(Tensor residual, const Tensor& x,
 
 }  // namespace
 
-NormResult call_layer_norm(const Tensor& x, const OptionalTensor& weight,
-                           const OptionalTensor& bias, double eps) {
-  return call<&layer_norm>(x, weight, bias, eps);
-}
-
-TwoTensors call_rms_norm(const Tensor& x, const OptionalTensor& weight,
-                         double eps) {
-  return call<&rms_norm>(x, weight, eps);
+Tensor call_norm(const Tensor& x, const OptionalTensor& weight,
+                 const OptionalTensor& bias, double eps, bool with_mean) {
+  return std::get<0>(call_norms(x, weight, bias, eps, with_mean));
 }
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  define<&layer_norm, LayerNorm>(
+  define<&layer_norm, &autograd_layer_norm>(
       m,
       "layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> "
       "(Tensor y, Tensor mean, Tensor rstd)");
@@ -421,9 +427,10 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       m,
       "layer_norm_backward(Tensor grad, Tensor x, Tensor mean, Tensor rstd, "
       "Tensor? weight, bool[3] mask) -> (Tensor, Tensor, Tensor)");
-  define<&rms_norm, RmsNorm>(m,
-                             "rms_norm(Tensor x, Tensor? weight, float eps) -> "
-                             "(Tensor y, Tensor rstd)");
+  define<&rms_norm, &autograd_rms_norm>(
+      m,
+      "rms_norm(Tensor x, Tensor? weight, float eps) -> "
+      "(Tensor y, Tensor rstd)");
   define<&rms_norm_backward>(
       m,
       "rms_norm_backward(Tensor grad, Tensor x, Tensor rstd, Tensor? weight, "

@@ -78,7 +78,7 @@ bool is_vector(const OptionalTensor& vector, const Tensor& x,
 
 // as_rows() returns a contiguous matrix whose rows are along dimension `dim`.
 Tensor as_rows(const Tensor& x, std::int64_t dim) {
-  return x.movedim(dim, -1).contiguous().view({-1, x.size(dim)});
+  return contiguous(x.movedim(dim, -1)).view({-1, x.size(dim)});
 }
 
 // from_rows() is the inverse: it returns a contiguous tensor of x's shape.
@@ -172,13 +172,13 @@ Tensor softmax_backward(const Tensor& grad, const Tensor& y, std::int64_t dim,
 // not decompose as it does PyTorch's.
 Tensor opaque_log_softmax(const Tensor& x, std::int64_t dim) {
   if (x.is_meta()) return at::empty_like(x, at::MemoryFormat::Contiguous);
-  return log_softmax(x, dim, false).contiguous();
+  return contiguous(log_softmax(x, dim, false));
 }
 
 Tensor opaque_log_softmax_backward(const Tensor& grad, const Tensor& y,
                                    std::int64_t dim) {
   if (y.is_meta()) return at::empty_like(y, at::MemoryFormat::Contiguous);
-  return log_softmax_backward(grad, y, dim, y.scalar_type()).contiguous();
+  return contiguous(log_softmax_backward(grad, y, dim, y.scalar_type()));
 }
 
 struct AutogradLogSoftmax : torch::autograd::Function<AutogradLogSoftmax> {
@@ -343,14 +343,18 @@ bool is_norm(const Tensor& x, c10::SymIntArrayRef sizes,
           weight->scalar_type() == bias->scalar_type());
 }
 
-// norm_of_rows() returns norm(rows), a tensor of x's sizes. Without a weight or
-// bias, swamp's operators take rows of one dimension.
-template <class Norm>
-Tensor norm_of_rows(const Tensor& x, c10::SymIntArrayRef sizes, bool has_vector,
-                    Norm norm) {
-  if (has_vector || sizes.size() == 1) return norm(x);
-  return norm(x.flatten(x.dim() - static_cast<std::int64_t>(sizes.size())))
-      .view_symint(x.sym_sizes());
+// norm_of_rows() calls the operator of a norm, which takes rows of one
+// dimension if there is no weight or bias.
+Tensor norm_of_rows(const Tensor& x, c10::SymIntArrayRef sizes,
+                    const OptionalTensor& weight, const OptionalTensor& bias,
+                    double eps, bool with_mean) {
+  const bool has_vector = is_defined(weight) || is_defined(bias);
+  if (has_vector || sizes.size() == 1) {
+    return call_norm(x, weight, bias, eps, with_mean);
+  }
+  const Tensor rows =
+      x.flatten(x.dim() - static_cast<std::int64_t>(sizes.size()));
+  return call_norm(rows, {}, {}, eps, with_mean).view_symint(x.sym_sizes());
 }
 
 // layer_norm() is composed of native_layer_norm in PyTorch, which rounds mean
@@ -362,11 +366,7 @@ Tensor layer_norm(const Tensor& x, c10::SymIntArrayRef sizes,
     return at::compositeimplicitautograd::layer_norm_symint(
         x, sizes, weight, bias, eps, cudnn_enable);
   }
-  return norm_of_rows(
-      x, sizes, is_defined(weight) || is_defined(bias),
-      [&](const Tensor& rows) {
-        return std::get<0>(call_layer_norm(rows, weight, bias, eps));
-      });
+  return norm_of_rows(x, sizes, weight, bias, eps, true);
 }
 
 NormResult native_layer_norm(const Tensor& x, at::IntArrayRef sizes,
@@ -414,13 +414,9 @@ Tensor rms_norm(const Tensor& x, c10::SymIntArrayRef sizes,
     return at::compositeimplicitautograd::rms_norm_symint(x, sizes, weight,
                                                           eps);
   }
-  return norm_of_rows(
-             x, sizes, is_defined(weight),
-             [&](const Tensor& rows) {
-               return std::get<0>(call_rms_norm(
-                   rows, weight,
-                   eps.value_or(std::numeric_limits<float>::epsilon())));
-             })
+  return norm_of_rows(x, sizes, weight, {},
+                      eps.value_or(std::numeric_limits<float>::epsilon()),
+                      false)
       .contiguous(x.suggest_memory_format());
 }
 

@@ -30,6 +30,12 @@ void require_like(const at::Tensor& tensor, const char* name,
 void require_targets(const std::int64_t* targets, std::int64_t count,
                      std::int64_t classes, std::int64_t ignore_index);
 
+// contiguous() returns x.contiguous(format). If that transposes matrices, as
+// between channels first and channels last, swamp's kernel copies them, because
+// PyTorch's copy takes several times as long.
+at::Tensor contiguous(const at::Tensor& x,
+                      at::MemoryFormat format = at::MemoryFormat::Contiguous);
+
 // row_major() returns the tensor, or a copy with its values in memory,
 // contiguous and aligned.
 at::Tensor row_major(const at::Tensor& tensor);
@@ -124,13 +130,9 @@ AttentionGradients attention_gradients(
     const OptionalTensor& mask, AttentionCausal causal,
     std::optional<double> scale);
 
-// The operators swamp::layer_norm (y, mean, rstd) and swamp::rms_norm (y,
-// rstd).
-NormResult call_layer_norm(const at::Tensor& x, const OptionalTensor& weight,
-                           const OptionalTensor& bias, double eps);
-std::tuple<at::Tensor, at::Tensor> call_rms_norm(const at::Tensor& x,
-                                                 const OptionalTensor& weight,
-                                                 double eps);
+// Calls the operator of a norm, whose gradient autograd records; returns y.
+at::Tensor call_norm(const at::Tensor& x, const OptionalTensor& weight,
+                     const OptionalTensor& bias, double eps, bool with_mean);
 
 }  // namespace swamp::aten
 

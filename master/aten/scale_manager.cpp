@@ -51,9 +51,9 @@ class ScaleManager final : public torch::CustomClassHolder {
 
   void observe_all(const Tensor& amax) {
     const Tensor in = row_major(amax.to(at::kFloat));
-    check(swamp_scale_manager_observe_all(
-        manager_.get(), static_cast<const float*>(const_data(in)),
-        static_cast<std::size_t>(in.numel())));
+    check(
+        swamp_scale_manager_observe_all(manager_.get(), values_of<float>(in),
+                                        static_cast<std::size_t>(in.numel())));
   }
   Tensor amax() const {
     Tensor result = at::empty({count()}, at::kFloat);
@@ -81,9 +81,9 @@ class ScaleManager final : public torch::CustomClassHolder {
     Tensor codes = at::empty_like(in, in.options().dtype(at::kByte));
     for (std::int64_t i = 0; i < in.numel(); ++i) {
       swamp_block_scale block = {sizeof(swamp_block_scale), 0, 0, 0};
-      check(swamp_scale_manager_block_scale(
-          manager_.get(), static_cast<std::size_t>(index),
-          static_cast<const float*>(const_data(in))[i], &block));
+      check(swamp_scale_manager_block_scale(manager_.get(),
+                                            static_cast<std::size_t>(index),
+                                            values_of<float>(in)[i], &block));
       data_of<float>(scale)[i] = block.scale;
       data_of<float>(scale_inv)[i] = block.scale_inv;
       data_of<std::uint8_t>(codes)[i] = block.code;

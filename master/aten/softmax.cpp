@@ -64,7 +64,7 @@ Tensor scaled_masked_softmax(const Tensor& x, const Tensor& mask, double scale,
   options.zero_masked_rows = zero_masked_rows;
   if (x.is_meta() || x.numel() == 0) return run(x, options);
   const Tensor bytes = row_major(mask);
-  options.mask.data = static_cast<const std::uint8_t*>(const_data(bytes));
+  options.mask.data = values_of<std::uint8_t>(bytes);
   options.mask.batches = static_cast<std::size_t>(mask.size(0));
   options.mask.heads = static_cast<std::size_t>(x.size(1));
   options.mask.query_rows = static_cast<std::size_t>(x.size(2));

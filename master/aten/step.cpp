@@ -267,42 +267,36 @@ void set_storage(AdamStep& step, const StepLists& lists, StepScratch& scratch) {
 }
 
 // run() takes the step on gathered lists.
-void run(const StepLists& lists, StepScratch& scratch, StepRule& rule,
+void run(const StepLists& lists, StepScratch& scratch, OptimizerStep& step,
          const StepScaling& scaling) {
   const auto& tensors = scratch.lists;
-  translated([&] {
-    if (auto* adam = std::get_if<AdamStep>(&rule)) {
-      const StepStorage& storage = lists.storage;
-      const TensorList none;
-      if (storage.compact) {
-        set_storage(*adam, lists, scratch);
-      } else {
-        adam->max_exp_avg_sqs = tensors[kStepStates + 2].tensors();
-      }
-      foreach_adam_(
-          tensors[0].tensors(), tensors[kStepGrads].tensors(),
-          storage.is_8_bit ? none : tensors[kStepStates].tensors(),
-          storage.is_8_bit ? none : tensors[kStepStates + 1].tensors(),
-          storage.kahan ? none : tensors[kStepOutput].tensors(), *adam,
-          scaling);
+  const StepStorage& storage = lists.storage;
+  if (auto* adam = std::get_if<AdamStep>(&step)) {
+    if (storage.compact) {
+      set_storage(*adam, lists, scratch);
     } else {
-      foreach_sgd_(tensors[0].tensors(), tensors[kStepGrads].tensors(),
-                   tensors[kStepStates].tensors(),
-                   tensors[kStepOutput].tensors(), std::get<SgdStep>(rule),
-                   scaling);
+      adam->max_exp_avg_sqs = tensors[kStepStates + 2].tensors();
     }
+  }
+  const TensorList none;
+  translated([&] {
+    foreach_step_(tensors[0].tensors(), tensors[kStepGrads].tensors(),
+                  storage.is_8_bit ? none : tensors[kStepStates].tensors(),
+                  storage.is_8_bit ? none : tensors[kStepStates + 1].tensors(),
+                  storage.kahan ? none : tensors[kStepOutput].tensors(), step,
+                  scaling);
   });
 }
 
 // copy_and_run() does the same for lists whose tensors do not overlap.
-void copy_and_run(const StepLists& lists, StepScratch& scratch, StepRule& rule,
-                  const StepScaling& scaling) {
+void copy_and_run(const StepLists& lists, StepScratch& scratch,
+                  OptimizerStep& step, const StepScaling& scaling) {
   for (std::size_t l = 0; l < kStepListCount; ++l) {
     scratch.lists[l].assign(
         lists.all[l], is_absmax(lists.storage, l) ? nullptr : &lists.all[0],
         l != kStepGrads, lists.storage.is_8_bit);
   }
-  run(lists, scratch, rule, scaling);
+  run(lists, scratch, step, scaling);
   for (StepTensors& list : scratch.lists) list.copy_back();
 }
 
@@ -384,7 +378,7 @@ std::int64_t next_step(const at::Tensor& taken) {
   return static_cast<std::int64_t>(steps) + 1;
 }
 
-void take_step(const StepLists& lists, StepRule rule, float inv_scale,
+void take_step(const StepLists& lists, OptimizerStep step, float inv_scale,
                const at::Tensor& grad_norm, double max_norm,
                ClipRule clip_rule) {
   TORCH_CHECK(max_norm >= 0, "max_norm: got ", max_norm,
@@ -415,15 +409,15 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
   }
   scaling.clip_coefficient = clip_coefficient(max_norm, norm, clip_rule);
   if (ordinary) {
-    run(lists, *scratch, rule, scaling);
+    run(lists, *scratch, step, scaling);
     return;
   }
   if (!one_by_one) {
-    copy_and_run(lists, *scratch, rule, scaling);
+    copy_and_run(lists, *scratch, step, scaling);
     return;
   }
   for (std::size_t i = 0; i < lists.params().size(); ++i) {
-    copy_and_run(lists.only(i), *scratch, rule, scaling);
+    copy_and_run(lists.only(i), *scratch, step, scaling);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <variant>
 
 #include "swamp/foreach.h"
 
@@ -51,10 +50,6 @@ StepLists adam_lists(bool amsgrad);
 StepLists compact_adam_lists(const StepStorage& storage);
 StepLists sgd_lists(bool momentum);
 
-// StepRule is the rule and its numbers. take_step() sets the lists and ids of
-// AdamStep.
-using StepRule = std::variant<AdamStep, SgdStep>;
-
 // require_step_lists() throws c10::Error for lists that a step cannot take.
 void require_step_lists(const StepLists& lists);
 
@@ -62,10 +57,11 @@ void require_step_lists(const StepLists& lists);
 // those taken. Throws c10::Error if it is not a whole number below 2^53 - 1.
 std::int64_t next_step(const at::Tensor& taken);
 
-// take_step() validates the lists and takes a step. `grad_norm` is the norm of
-// the unscaled gradients; if it is undefined and max_norm is above 0, it is
-// computed. Throws c10::Error before anything is written.
-void take_step(const StepLists& lists, StepRule rule, float inv_scale,
+// take_step() validates the lists, sets those of AdamStep and its ids, and
+// takes the step. `grad_norm` is the norm of the unscaled gradients; if it is
+// undefined and max_norm is above 0, it is computed. Throws c10::Error before
+// anything is written.
+void take_step(const StepLists& lists, OptimizerStep step, float inv_scale,
                const at::Tensor& grad_norm, double max_norm,
                ClipRule clip_rule = ClipRule::megatron);
 

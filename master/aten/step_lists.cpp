@@ -88,7 +88,7 @@ struct Bucket {
   std::vector<Mark> marks;  // of 16-bit parameters, after the last step
   Tensors grads;            // only during a step
   StepStorage storage;
-  StepRule rule;
+  OptimizerStep rule;
   double max_norm = 0;
   ClipRule clip_rule = ClipRule::megatron;
   // For random bits, if `storage.compact`.

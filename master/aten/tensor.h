@@ -76,6 +76,12 @@ inline const void* const_data(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->data();
 }
 
+// values_of() is const_data() as elements; null for an undefined tensor.
+template <class T>
+const T* values_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<const T*>(const_data(tensor)) : nullptr;
+}
+
 // count_write() does what PyTorch's own in-place operators do: a backward pass
 // that still needs the old values then raises an error.
 inline void count_write(const at::Tensor& tensor) {

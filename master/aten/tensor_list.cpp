@@ -38,10 +38,10 @@ inline Checked checked(const at::Tensor& tensor, const ListNames& names,
   return {*type, dense};
 }
 
-// data_of() returns the data of a tensor that has elements. A lazy minus sign
-// is left out: it changes only the sign of a product.
-void* data_of(const at::Tensor& tensor, bool written) {
-  if (tensor.is_neg()) return data_of(at::_neg_view(tensor), written);
+// elements_of() returns the data of a tensor that has elements. A lazy minus
+// sign is left out: it changes only the sign of a product.
+void* elements_of(const at::Tensor& tensor, bool written) {
+  if (tensor.is_neg()) return elements_of(at::_neg_view(tensor), written);
   // The const is cast away for the type of swamp::Tensor only.
   return written ? mutable_data(tensor) : const_cast<void*>(const_data(tensor));
 }
@@ -60,7 +60,7 @@ void SplitList::assign(at::TensorList tensors, const ListNames& names,
     if (count == 0 || tensor._is_zerotensor()) continue;
     TORCH_CHECK(address_of(tensor) != 0, "tensor ", i,
                 " of the list has no memory");
-    void* data = data_of(tensor, written);
+    void* data = elements_of(tensor, written);
     const std::size_t bytes = element_bytes(type);
     Extent& extent = extents_.emplace_back();
     extent.begin = reinterpret_cast<std::uintptr_t>(data);

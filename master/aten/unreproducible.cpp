@@ -11,6 +11,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 #include <omp.h>
 #include <torch/library.h>
@@ -22,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "master/aten/overrides.h"
 #include "swamp/aten.h"
@@ -45,15 +48,26 @@ enum class Depends {
   kCpuAndThreads
 };
 
+// Copies is what is computed in float32 at a time.
+enum class Copies {
+  kWhole,
+  kIfSmall,  // whole tensors; large ones stay PyTorch's, which is faster
+  kReduced,  // slices of a dimension that the second argument does not name, as
+             // it has those of a reduction; otherwise as kIfSmall
+  kImages    // slices of the first of three dimensions
+};
+
 struct Row {
   const char* name;  // the operator that writes its result in place has it, too
   unsigned types;    // whose bits depend on
   Depends depends;
   unsigned widened = 0;  // types that are computed in float32
+  Copies copies = Copies::kWhole;
 };
 
-constexpr Row widened(const char* name, unsigned types) {
-  return {name, 0, Depends::kCpu, types};
+constexpr Row widened(const char* name, unsigned types,
+                      Copies copies = Copies::kWhole) {
+  return {name, 0, Depends::kCpu, types, copies};
 }
 
 // tests/torch/package_unreproducible.py has a call of each. add() and sub() of
@@ -102,15 +116,15 @@ constexpr Row kRows[] = {
     {"grid_sampler_2d", kFloat, Depends::kCpu, k16Bits},
     {"grid_sampler_2d_backward", kFloat, Depends::kCpu, k16Bits},
     {"normal_", kAll, Depends::kCpu},
-    widened("amax", k16Bits),
-    widened("amin", k16Bits),
-    widened("argmax", k16Bits),
-    widened("argmin", k16Bits),
-    widened("col2im", k16Bits),  // the gradient of unfold()
+    widened("amax", k16Bits, Copies::kReduced),
+    widened("amin", k16Bits, Copies::kReduced),
+    widened("argmax", k16Bits, Copies::kReduced),
+    widened("argmin", k16Bits, Copies::kReduced),
+    widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()
     widened("_embedding_bag_dense_backward", k16Bits),
     widened("grid_sampler_3d", k16Bits),
     widened("grid_sampler_3d_backward", k16Bits),
-    widened("mse_loss_backward", kBfloat16),
+    widened("mse_loss_backward", kBfloat16, Copies::kIfSmall),
 };
 
 // What enable() chose; and how often, because each choice warns again.
@@ -135,10 +149,12 @@ constexpr std::int64_t kLeastElements = 4096;
 
 // narrow_type() returns the 16-bit dtype that all floating-point tensors of a
 // call have, or nothing if the call can't be computed in float32, or is small.
+// It sets `largest` to the elements of the largest one.
 std::optional<at::ScalarType> narrow_type(const c10::FunctionSchema& schema,
-                                          const torch::jit::Stack& stack) {
+                                          const torch::jit::Stack& stack,
+                                          std::int64_t& largest) {
   std::optional<at::ScalarType> found;
-  std::int64_t largest = 0;
+  largest = 0;
   for (std::size_t i = stack.size() - schema.arguments().size();
        i < stack.size(); ++i) {
     if (!stack[i].isTensor()) continue;
@@ -154,11 +170,38 @@ std::optional<at::ScalarType> narrow_type(const c10::FunctionSchema& schema,
   return largest < kLeastElements ? std::nullopt : found;
 }
 
+// Elements of a slice, whose float32 copy stays in a CPU's caches, and
+// of the largest tensor with kIfSmall: the memory of a larger copy would be new
+// pages of the system in each call, which take longer than the operator.
+constexpr std::int64_t kSliceElements = std::int64_t{1} << 19,
+                       kMostElements = std::int64_t{1} << 22;
+
+// sliced_dimension() returns the dimension of the first tensor of a call whose
+// slices have results of their own, which follow each other; or nothing.
+std::optional<std::int64_t> sliced_dimension(Copies copies,
+                                             const c10::IValue* arguments) {
+  const at::Tensor& x = arguments[0].toTensor();
+  if (!x.is_contiguous() || x.numel() <= 2 * kSliceElements) return {};
+  if (copies == Copies::kImages) {
+    return x.dim() == 3 ? std::optional<std::int64_t>(0) : std::nullopt;
+  }
+  if (copies != Copies::kReduced || arguments[1].isNone()) return {};
+  const auto reduced = arguments[1].isInt()
+                           ? std::vector<std::int64_t>{arguments[1].toInt()}
+                           : arguments[1].toIntVector();
+  for (std::int64_t i = 0; i < x.dim() && !reduced.empty(); ++i) {
+    const auto is_found = [&](std::int64_t one) {
+      return one == i || one + x.dim() == i;
+    };
+    if (std::none_of(reduced.begin(), reduced.end(), is_found)) return i;
+  }
+  return {};
+}
+
 // run_wide() runs an operator on float32 copies of its tensors of a 16-bit
 // type, and rounds the results. The operator writes no argument.
 void run_wide(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
               torch::jit::Stack* stack, at::ScalarType type) {
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const std::size_t first = stack->size() - op.schema().arguments().size();
   const auto convert = [&](at::ScalarType from, at::ScalarType to) {
     for (std::size_t i = first; i < stack->size(); ++i) {
@@ -174,6 +217,36 @@ void run_wide(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   convert(at::kFloat, type);
 }
 
+// run_slices() is run_wide() of one slice of the only tensor after another, all
+// in the same memory.
+void run_slices(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                torch::jit::Stack* stack, std::int64_t dimension) {
+  torch::jit::Stack arguments =
+      torch::jit::pop(*stack, op.schema().arguments().size());
+  const at::Tensor x = arguments[0].toTensor();
+  const std::int64_t size = x.size(dimension),
+                     most = std::max<std::int64_t>(
+                         1, kSliceElements / (x.numel() / size));
+  const at::Tensor wide = at::empty_like(x.narrow(dimension, 0, most),
+                                         x.options().dtype(at::kFloat));
+  std::vector<at::Tensor> results;
+  for (std::int64_t i = 0; i < size; i += most) {
+    const std::int64_t count = std::min(most, size - i);
+    const at::Tensor slice = wide.narrow(dimension, 0, count);
+    slice.copy_(x.narrow(dimension, i, count));
+    arguments[0] = slice;
+    torch::jit::Stack call = arguments;
+    op.redispatchBoxed(keys, &call);
+    const at::Tensor& result = call.back().toTensor();
+    results.push_back(result.scalar_type() == at::kFloat
+                          ? result.to(x.scalar_type())
+                          : result);
+  }
+  // Dimensions before it are reduced.
+  const std::int64_t kept = results[0].dim() == x.dim() ? dimension : 0;
+  stack->emplace_back(at::cat(results, kept));
+}
+
 class Kernel final : public c10::OperatorKernel {
  public:
   explicit Kernel(const Row& row) : row_(row) {}
@@ -183,10 +256,21 @@ class Kernel final : public c10::OperatorKernel {
     keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER,
                                       c10::DispatchKey::BackendSelect);
     if (is_widened()) {
-      const auto type = narrow_type(op.schema(), *stack);
+      std::int64_t largest;
+      const auto type = narrow_type(op.schema(), *stack, largest);
       if (type.has_value() && (row_.widened & bit_of(*type)) != 0) {
-        run_wide(op, keys, stack, *type);
-        return;
+        const at::AutoDispatchBelowADInplaceOrView guard;
+        const std::size_t count = op.schema().arguments().size();
+        const auto dimension = sliced_dimension(
+            row_.copies, stack->data() + stack->size() - count);
+        if (dimension.has_value()) {
+          run_slices(op, keys, stack, *dimension);
+          return;
+        }
+        if (row_.copies == Copies::kWhole || largest <= kMostElements) {
+          run_wide(op, keys, stack, *type);
+          return;
+        }
       }
     }
     if (is_reproducible() && has_type(op, *stack)) {

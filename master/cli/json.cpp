@@ -53,6 +53,12 @@ const Json& json_member(const Json& object, const std::string& name) {
   throw Failure(fmt::format("{}: missing", name));
 }
 
+std::string json_text(const Json& object, const std::string& name) {
+  const Json& value = json_member(object, name);
+  if (!value.is_string()) refuse_json(name.c_str(), value, "a string");
+  return value;
+}
+
 void refuse_json(const char* name, const Json& value,
                  const std::string& expected) {
   throw Failure(fmt::format("{}: got {}, expected {}", name,

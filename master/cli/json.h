@@ -26,6 +26,9 @@ Json parse_json(const std::string& text, int max_depth);
 // json_member() throws Failure if an object lacks the member.
 const Json& json_member(const Json& object, const std::string& name);
 
+// json_text() throws Failure also if the member is not a string.
+std::string json_text(const Json& object, const std::string& name);
+
 // refuse_json() throws Failure for a value of another kind than expected.
 [[noreturn]] void refuse_json(const char* name, const Json& value,
                               const std::string& expected);

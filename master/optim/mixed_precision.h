@@ -62,11 +62,6 @@ struct StepLists {
   std::vector<Tensor> model_params;  // 16-bit, also written; or empty
 };
 
-// Takes a step; `step` counts from 1.
-void inner_step(const InnerOptions& options, const StepLists& lists,
-                std::int64_t step, const StepScaling& scaling,
-                Machine* machine);
-
 // Slice is a range of elements of a parameter.
 struct Slice {
   std::size_t parameter;  // in the order of all groups

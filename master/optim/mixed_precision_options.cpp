@@ -91,20 +91,6 @@ std::vector<const char*> state_names(const InnerOptions& options) {
   return {"momentum_buffer"};
 }
 
-void inner_step(const InnerOptions& options, const StepLists& lists,
-                std::int64_t step, const StepScaling& scaling,
-                Machine* machine) {
-  if (const auto* adam = std::get_if<AdamOptions>(&options)) {
-    foreach_adam_(lists.params, lists.gradients, lists.states[0],
-                  lists.states[1], lists.model_params,
-                  AdamStep{*adam, step, lists.states[2]}, scaling, machine);
-    return;
-  }
-  foreach_sgd_(
-      lists.params, lists.gradients, lists.states[0], lists.model_params,
-      SgdStep{std::get<SgdOptions>(options), step == 1}, scaling, machine);
-}
-
 namespace {
 
 void check_parameter(const std::string& where, const ModelParameter& parameter,

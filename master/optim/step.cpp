@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "master/foreach.h"
 #include "master/launch.h"
 #include "master/optim/mixed_precision.h"
 #include "master/text.h"
@@ -239,8 +240,15 @@ std::uint64_t MixedPrecisionOptimizer::Impl::count_zeros() {
 void MixedPrecisionOptimizer::Impl::inner_step() {
   event("inner optimizer.step");
   for (const master::StepLists& lists : step_lists) {
-    master::inner_step(groups[lists.group], lists, steps + 1, scaling,
-                       options.machine);
+    const auto& states = lists.states;
+    master::PreparedStep step;
+    step.prepare({lists.params,
+                  lists.gradients,
+                  {states[0], states[1], states[2]},
+                  lists.model_params},
+                 master::step_of(groups[lists.group], steps + 1),
+                 scaling.inv_scale, options.machine);
+    step.run(scaling.clip_coefficient);
   }
   ++steps;
 }

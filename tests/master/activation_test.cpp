@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -404,10 +403,7 @@ TEST(Activation, RefusesWrongArguments) {
     return ActivationOptions{Activation::silu, 1, 20, elements};
   };
   const ActivationOptions unknown{static_cast<Activation>(17)};
-  const struct {
-    std::function<void()> call;
-    const char* text;
-  } kRows[] = {
+  expect_refused({
       {[&] { activation(none, x); }, "x.data: got null"},
       {[&] { activation(x, wide); }, "y.columns: got 4, expected 2"},
       {[&] { activation(x, half); },
@@ -426,8 +422,7 @@ TEST(Activation, RefusesWrongArguments) {
        "dup.columns: got 4"},
       {[&] { gated_activation_backward(x, x, wide, x, x); },
        "up.columns: got 4"},
-  };
-  for (const auto& row : kRows) expect_refused(row.call, {row.text});
+  });
 }
 
 }  // namespace

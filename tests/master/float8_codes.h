@@ -2,14 +2,18 @@
 #ifndef SWAMP_TESTS_MASTER_FLOAT8_CODES_H_
 #define SWAMP_TESTS_MASTER_FLOAT8_CODES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "machines.h"
 #include "support/operators.h"
 #include "swamp/float8.h"
+#include "swamp/float_formats.h"
 
 namespace swamp::test {
 
@@ -17,12 +21,12 @@ using Octets = std::vector<std::uint8_t>;
 using S = BlockScaling;
 
 inline ScalarType code_type(const std::string& name) {
-  return name == "e4m3"   ? kFloat8E4M3FN
-         : name == "e5m2" ? kFloat8E5M2
-         : name == "e2m3" ? kFloat6E2M3FN
-         : name == "e3m2" ? kFloat6E3M2FN
-         : name == "int8" ? kMxInt8
-                          : kFloat4E2M1FNX2;
+  const auto* const found =
+      std::find_if(std::begin(kFloatFormats), std::end(kFloatFormats),
+                   [&](const FloatFormat& format) {
+                     return std::strstr(format.name, name.c_str()) != nullptr;
+                   });
+  return found->type;
 }
 
 // Output owns the codes and scales of a matrix of this shape.
@@ -32,18 +36,18 @@ struct Output {
 
   Output(std::size_t rows, std::size_t columns, ScalarType format,
          const BlockOptions& options) {
-    const BlockRule how = block_rule(options.scaling);
+    const BlockScales how = block_scales(options.scaling);
     const std::size_t block = options.block != 0 ? options.block
                               : how.block != 0   ? how.block
                                                  : columns;
     const std::size_t blocks = (columns + block - 1) / block;
-    const bool single = options.square && how.scales == kFloat32;
+    const bool single = options.square && how.dtype == kFloat32;
     const std::size_t scale_count =
         blocks * (single ? (rows + block - 1) / block : rows);
     codes.assign(rows * columns / (format == kFloat4E2M1FNX2 ? 2 : 1), 0xa5);
-    scales.assign(scale_count * (how.scales == kFloat32 ? 4 : 1), 0xa5);
+    scales.assign(scale_count * (how.dtype == kFloat32 ? 4 : 1), 0xa5);
     view = {{codes.data(), codes.size(), format},
-            {scales.data(), scale_count, how.scales}};
+            {scales.data(), scale_count, how.dtype}};
   }
 };
 

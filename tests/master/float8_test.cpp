@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <sstream>
@@ -376,84 +375,6 @@ TEST(Float8, Dequantize) {
                 2);
       });
     }
-  }
-}
-
-// Every code alone, in a run of its own, and once among ordinary numbers: a
-// kernel may decode a vector in another way if it holds one special code.
-TEST(Float8, EveryCodeInEveryPlace) {
-  Random random(82);
-  for (const Format& format : kFloatFormats) {
-    if (format.width > 8) continue;
-    SCOPED_TRACE(format.name);
-    const bool packed = format.width == 4;
-    Codes singles;
-    for (unsigned code = 0; code < (packed ? 16u : 256u); ++code) {
-      singles.insert(singles.end(), 64, static_cast<std::uint8_t>(code));
-      for (std::size_t i = 0, at = random.below(64); i < 64; ++i) {
-        const unsigned other = code % 2 == 0 ? 0x00 : 0x02;
-        singles.push_back(static_cast<std::uint8_t>(i == at ? code : other));
-      }
-    }
-    Codes codes;
-    for (std::size_t i = 0; i < singles.size(); i += packed ? 2 : 1) {
-      codes.push_back(static_cast<std::uint8_t>(
-          packed ? singles[i] | singles[i + 1] << 4 : singles[i]));
-    }
-    std::vector<std::uint32_t> expected;
-    for (const std::uint8_t code : singles) {
-      expected.push_back(float_to_bits(code_to_float(format.type, code)));
-    }
-    on_all_machines(kRowShapes, [&](Machine& machine) {
-      std::vector<float> wide(singles.size());
-      const auto check = [&](std::size_t first, std::size_t count) {
-        const std::size_t each = packed ? 2 : 1;
-        dequantize({codes.data() + first / each, count / each, format.type},
-                   {wide.data(), count, kFloat32}, 1, &machine);
-        for (std::size_t i = 0; i < count; ++i) {
-          ASSERT_EQ(float_to_bits(wide[i]), expected[first + i]) << first + i;
-        }
-      };
-      check(0, singles.size());
-      for (std::size_t i = 0; i < singles.size(); i += 128) check(i, 2);
-      for (const ScalarType type : {kFloat16, kBFloat16}) {
-        std::vector<std::uint16_t> half(singles.size());
-        dequantize({codes.data(), codes.size(), format.type},
-                   {half.data(), half.size(), type}, 1, &machine);
-        for (std::size_t i = 0; i < half.size(); ++i) {
-          const float value = float_from_bits(expected[i]);
-          const std::uint16_t bits = type == kFloat16
-                                         ? float16_from_float(value)
-                                         : bfloat16_from_float(value);
-          ASSERT_EQ(half[i], bits) << format_of(type).name << " " << i;
-        }
-      }
-    });
-  }
-}
-
-// Too little LDM: nothing is written, and the status says so.
-TEST(Float8, LittleLdm) {
-  std::vector<float> x(1000, 1.5f);
-  Codes codes(1000, 0xa5);
-  const Tensor values{x.data(), x.size(), kFloat32};
-  const Tensor to{codes.data(), codes.size(), kFloat8E4M3FN};
-  const Matrix matrix{x.data(), 10, 96, kFloat32};
-  for (const char* transfer : {"copy", "check"}) {
-    MachineConfig config;
-    config.transfer = transfer;
-    config.ldm_bytes = 1024;
-    const auto machine = make_machine(config);
-    const std::vector<std::string> words = {"SWAMP_LDM_BYTES"};
-    for (const std::function<void()>& call : std::vector<std::function<void()>>{
-             [&] { quantize(values, to, {}, machine.get()); },
-             [&] { dequantize(to, values, 1, machine.get()); },
-             [&] { amax(values, true, machine.get()); },
-             [&] { hadamard_transform(matrix, matrix, machine.get()); }}) {
-      expect_refused(call, words, SWAMP_UNSUPPORTED);
-    }
-    EXPECT_EQ(codes, Codes(1000, 0xa5));
-    EXPECT_EQ(x, std::vector<float>(1000, 1.5f));
   }
 }
 

@@ -21,7 +21,7 @@ namespace {
 float value_of(const Output& out, std::size_t r, std::size_t c,
                std::size_t columns, const BlockOptions& options) {
   const ScalarType format = out.view.codes.dtype;
-  const BlockRule how = block_rule(options.scaling);
+  const BlockScales how = block_scales(options.scaling);
   const std::size_t block = options.block != 0 ? options.block
                             : how.block != 0   ? how.block
                                                : columns;
@@ -29,14 +29,14 @@ float value_of(const Output& out, std::size_t r, std::size_t c,
   const bool is_packed = format == kFloat4E2M1FNX2;
   std::uint8_t code = out.codes[is_packed ? i / 2 : i];
   if (is_packed) code = i % 2 == 0 ? code & 15 : code >> 4;
-  const bool single = options.square && how.scales == kFloat32;
+  const bool single = options.square && how.dtype == kFloat32;
   const std::size_t at =
       (single ? r / block : r) * ((columns + block - 1) / block) + c / block;
   float scale;
-  if (how.scales == kFloat32) {
+  if (how.dtype == kFloat32) {
     std::memcpy(&scale, &out.scales[4 * at], 4);
   } else {
-    scale = code_to_float(how.scales, out.scales[at]);
+    scale = code_to_float(how.dtype, out.scales[at]);
   }
   const float value = code_to_float(format, code);
   return std::isnan(value) ? value : value * scale;
@@ -83,7 +83,7 @@ TEST(Float8Values, ValuesAreCodesTimesScales) {
     const ScalarType format = code_type(row.format);
     // Stripes of 128 rows and columns need more LDM.
     std::vector<MachineShape> shapes = kRowShapes;
-    if (block_rule(row.scaling).block == 128) shapes = {{1, 2, 512 * 1024}};
+    if (block_scales(row.scaling).block == 128) shapes = {{1, 2, 512 * 1024}};
     const bool has_columns =
         !row.square && row.scaling != S::torchao_float8_power_of_2;
     for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
@@ -110,7 +110,7 @@ TEST(Float8Values, ValuesAreCodesTimesScales) {
                                         << " as " << kFloatFormats[wide].name);
         const bool is_large = row.square && wide == kFloat32 &&
                               type == kFloat32 &&
-                              block_rule(row.scaling).block == 128;
+                              block_scales(row.scaling).block == 128;
         on_all_machines(shapes, [&](Machine& machine) {
           // Two squares of 128 x 128 float32 as input, and two as output, do
           // not fit into the LDM of a Sunway slave.

@@ -10,15 +10,11 @@
 #include <utility>
 
 #include "float_lists.h"
-#include "machines.h"
 #include "support/errors.h"
 #include "support/float_environment_scope.h"
 
 namespace swamp::test {
 namespace {
-
-const std::vector<MachineShape> kShapes = {
-    {1, 1, 4096}, {1, 2, 4096}, {6, 64, 4096}};
 
 // The quotient of a 16-bit gradient is rounded to 16 bits before the cast.
 TEST(Foreach, CastAccumulateAndZeroByHand) {
@@ -60,26 +56,6 @@ TEST(ForeachLerp, TheEnds) {
     foreach_lerp_(Tensor{&out, 1, kFloat32}, Tensor{&in, 1, kFloat32}, weight);
     EXPECT_EQ(out, expected);
   }
-}
-
-TEST(ForeachCountZeros, CountsBothSigns) {
-  on_all_machines(kShapes, [](Machine& machine) {
-    for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
-      const Format& format = format_of(type);
-      Random random(6);
-      FormatList list(type, kListCounts);
-      list.fill_any_bits(random);
-      std::uint64_t expected = 0;
-      for (const Tensor& tensor : list.tensors()) {
-        for (std::size_t i = 0; i < tensor.count; ++i) {
-          const std::uint64_t bits = load_bits(format, tensor.data, i);
-          expected += (bits & ~format.sign()) == 0;
-        }
-      }
-      ASSERT_GT(expected, 100u);
-      EXPECT_EQ(foreach_count_zeros(list.tensors(), &machine), expected);
-    }
-  });
 }
 
 // A subnormal is not a zero, even if the caller's environment flushes it.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "machines.h"
@@ -115,74 +116,60 @@ TEST(MixedPrecisionState, OldCheckpoints) {
   EXPECT_EQ(loaded.optimizer.get_loss_scale(), 1024);
 }
 
-TEST(MixedPrecisionState, AScalerThatIsNotWanted) {
-  MixedPrecisionOptions with = small_options(kBFloat16);
-  with.loss_scale = 4;
-  SmallModel model(kBFloat16), other(kBFloat16);
-  const MixedPrecisionOptimizer saved({{model.parameters(), {}, {}}}, with);
-  MixedPrecisionOptimizer loaded({{other.parameters(), {}, {}}},
-                                 small_options(kBFloat16));
-  const std::vector<std::string> expected = {
-      "***WARNING*** fould the grad scaler in the checkpoint but it is None "
-      "in the class. Skipping loading grad scaler ..."};
-  EXPECT_EQ(loaded.load_state_dict(saved.state_dict()), expected);
-}
-
-// Megatron's constant scaler loads nothing.
-TEST(MixedPrecisionState, ADynamicScalersStateIntoAConstantOne) {
-  Trainer dynamic(small_options(kFloat16));
-  dynamic.steps(1, 3);
-  MixedPrecisionOptions options = small_options(kFloat16);
-  options.loss_scale = 8;
-  Trainer constant(options);
-  EXPECT_TRUE(constant.optimizer.load_state_dict(dynamic.optimizer.state_dict())
-                  .empty());
-  EXPECT_EQ(constant.optimizer.get_loss_scale(), 8);
-}
-
-// An optimizer without momentum has no buffers to load.
-TEST(MixedPrecisionState, AMomentumThatWasNotMade) {
-  MixedPrecisionOptions plain = small_options(kFloat16);
-  plain.optimizer = SgdOptions{};
-  MixedPrecisionOptions momentum = plain;
-  momentum.optimizer = SgdOptions{0.1, 0.9, 0, 0, true};
-  Trainer saved(momentum), loaded(plain);
-  saved.steps(1, 1);
-  EXPECT_EQ(
-      error_of([&] {
-        loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
-      }),
-      "state dict: optimizer.param_groups.0.momentum: got 0.9, expected 0, "
-      "as the optimizer was made");
-}
-
-TEST(MixedPrecisionState, AmsgradMustAgree) {
-  MixedPrecisionOptions plain = small_options(kFloat16);
-  MixedPrecisionOptions amsgrad = plain;
-  std::get<AdamOptions>(amsgrad.optimizer).amsgrad = true;
-  for (const bool has : {false, true}) {
-    Trainer saved(has ? plain : amsgrad), loaded(has ? amsgrad : plain);
-    EXPECT_EQ(error_of([&] {
-                loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
-              }),
-              has ? "state dict: optimizer.param_groups.0.amsgrad: got 0, "
-                    "expected 1, as the optimizer was made"
-                  : "state dict: optimizer.param_groups.0.amsgrad: got 1, "
-                    "expected 0, as the optimizer was made");
+// States of optimizers that were made with other options. nesterov is part of
+// the state, as in torch; Megatron's constant scaler loads nothing.
+TEST(MixedPrecisionState, OfOtherOptions) {
+  using Options = MixedPrecisionOptions;
+  const auto sgd = [](Options& o, double momentum, bool nesterov) {
+    o.optimizer = SgdOptions{0.1, momentum, 0, 0, nesterov};
+  };
+  const auto amsgrad = [](Options& o) {
+    std::get<AdamOptions>(o.optimizer).amsgrad = true;
+  };
+  const auto plain = [](Options&) {};
+  const struct {
+    std::function<void(Options&)> saved, loaded;
+    std::string warning, error;
+    ScalarType type = kFloat16;
+  } rows[] = {
+      {[](Options& o) { o.loss_scale = 4; }, plain,
+       "***WARNING*** fould the grad scaler in the checkpoint but it is None "
+       "in the class. Skipping loading grad scaler ...",
+       "", kBFloat16},
+      {plain, [](Options& o) { o.loss_scale = 8; }, "", ""},
+      {[&](Options& o) { sgd(o, 0.9, true); },
+       [](Options& o) { o.optimizer = SgdOptions{}; }, "",
+       "momentum: got 0.9, expected 0"},
+      {amsgrad, plain, "", "amsgrad: got 1, expected 0"},
+      {plain, amsgrad, "", "amsgrad: got 0, expected 1"},
+      {[&](Options& o) { sgd(o, 0.9, true); },
+       [&](Options& o) { sgd(o, 0.9, false); }, "", ""}};
+  for (const auto& row : rows) {
+    Options options = small_options(row.type), others = options;
+    row.saved(options);
+    row.loaded(others);
+    Trainer saved(options), loaded(others);
+    saved.steps(1, 3);
+    const OptimizerState state = saved.optimizer.state_dict();
+    std::vector<std::string> warnings;
+    const std::string error =
+        error_of([&] { warnings = loaded.optimizer.load_state_dict(state); });
+    const auto scale = loaded.optimizer.get_loss_scale();
+    if (!row.error.empty()) {
+      EXPECT_EQ(error, "state dict: optimizer.param_groups.0." + row.error +
+                           ", as the optimizer was made");
+      continue;
+    }
+    EXPECT_EQ(error, "nothing was thrown");
+    EXPECT_EQ(warnings.size(), row.warning.empty() ? 0u : 1u);
+    if (!warnings.empty()) {
+      EXPECT_EQ(warnings[0], row.warning);
+    } else if (others.loss_scale != 0) {
+      EXPECT_EQ(scale, others.loss_scale);
+    } else {
+      EXPECT_EQ(loaded.optimizer.state_dict().texts, state.texts);
+    }
   }
-}
-
-// nesterov and AdamW's decay are part of the state, as in torch.
-TEST(MixedPrecisionState, FlagsAreLoaded) {
-  MixedPrecisionOptions nesterov = small_options(kFloat16);
-  nesterov.optimizer = SgdOptions{0.1, 0.9, 0, 0, true};
-  MixedPrecisionOptions plain = nesterov;
-  plain.optimizer = SgdOptions{0.1, 0.9, 0, 0, false};
-  Trainer saved(nesterov), loaded(plain);
-  saved.steps(1, 2);
-  loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
-  EXPECT_EQ(loaded.optimizer.state_dict().texts,
-            saved.optimizer.state_dict().texts);
 }
 
 TEST(MixedPrecisionState, MismatchedStatesChangeNothing) {
@@ -193,54 +180,47 @@ TEST(MixedPrecisionState, MismatchedStatesChangeNothing) {
   other.steps(5, 6);
   const SmallModel before = other.model;
   const OptimizerState own = other.optimizer.state_dict();
-  const auto expect_refused = [&](const std::string& text, auto change) {
-    OptimizerState bad = good;
-    change(bad);
+  const auto expect_refused = [&](const std::string& text,
+                                  const OptimizerState& bad) {
     EXPECT_TRUE(has_words(
         error_of([&] { other.optimizer.load_state_dict(bad); }), {text}));
     EXPECT_TRUE(other.model.same_weights(before));
     EXPECT_EQ(other.optimizer.state_dict().tensors, own.tensors);
     EXPECT_EQ(other.optimizer.state_dict().texts, own.texts);
   };
-  expect_refused("optimizer.step: got nothing, expected",
-                 [](OptimizerState& s) { s.texts.erase("optimizer.step"); });
-  expect_refused("optimizer.step: got 1.5, expected a whole number",
-                 [](OptimizerState& s) { s.texts["optimizer.step"] = "1.5"; });
-  expect_refused("optimizer.param_groups.0.lr: got 'fast', expected a number",
-                 [](OptimizerState& s) {
-                   s.texts["optimizer.param_groups.0.lr"] = "fast";
-                 });
-  expect_refused("lr: got -1, expected", [](OptimizerState& s) {
-    s.texts["optimizer.param_groups.0.lr"] = "-1";
-  });
-  expect_refused("optimizer.state.p17.exp_avg_sq: got nothing, expected 65",
-                 [](OptimizerState& s) {
-                   s.tensors.erase("optimizer.state.p17.exp_avg_sq");
-                 });
-  expect_refused("fp32_from_fp16_params.p3: got 63 elements, expected 64",
-                 [](OptimizerState& s) {
-                   s.tensors["fp32_from_fp16_params.p3"].pop_back();
-                 });
-  expect_refused("grad_scaler: ", [](OptimizerState& s) {
-    s.texts["grad_scaler"] = "{\"growth_tracker\": 1}";
-  });
-  expect_refused(
-      "optimizer.param_groups.1: got an entry, expected 1 groups",
-      [](OptimizerState& s) { s.texts["optimizer.param_groups.1.lr"] = "1"; });
-  expect_refused(
-      "decoupled_weight_decay: got 2, expected 0 or 1", [](OptimizerState& s) {
-        s.texts["optimizer.param_groups.0.decoupled_weight_decay"] = "2";
-      });
-  expect_refused("got 37 tensors, expected 36", [](OptimizerState& s) {
-    s.tensors["optimizer.state.other.exp_avg"] = {};
-  });
-  for (const std::string step : {"1e300", "9007199254740991", "-1", "nan"}) {
-    expect_refused(
-        step == "nan" ? "optimizer.step: got 'nan', expected a number"
-                      : "optimizer.step: got " + step +
-                            ", expected a whole number from 0 to 2^53 - 2",
-        [&](OptimizerState& s) { s.texts["optimizer.step"] = step; });
+  const std::string step = "optimizer.step", group = "optimizer.param_groups.";
+  const struct {
+    std::string key, value;  // ""; none
+    std::string error;
+  } texts[] = {
+      {step, "", "optimizer.step: got nothing, expected"},
+      {step, "1.5", "optimizer.step: got 1.5, expected a whole number"},
+      {step, "1e300", "got 1e300, expected a whole number from 0 to 2^53 - 2"},
+      {step, "9007199254740991", "got 9007199254740991, expected a whole"},
+      {step, "-1", "optimizer.step: got -1, expected a whole number from 0"},
+      {step, "nan", "optimizer.step: got 'nan', expected a number"},
+      {group + "0.lr", "fast", "0.lr: got 'fast', expected a number"},
+      {group + "0.lr", "-1", "lr: got -1, expected"},
+      {"grad_scaler", "{\"growth_tracker\": 1}", "grad_scaler: "},
+      {group + "1.lr", "1", "groups.1: got an entry, expected 1 groups"},
+      {group + "0.decoupled_weight_decay", "2",
+       "decoupled_weight_decay: got 2, expected 0 or 1"}};
+  for (const auto& row : texts) {
+    OptimizerState bad = good;
+    bad.texts[row.key] = row.value;
+    if (row.value.empty()) bad.texts.erase(row.key);
+    expect_refused(row.error, bad);
   }
+  OptimizerState bad = good;
+  bad.tensors.erase("optimizer.state.p17.exp_avg_sq");
+  expect_refused("optimizer.state.p17.exp_avg_sq: got nothing, expected 65",
+                 bad);
+  bad = good;
+  bad.tensors["fp32_from_fp16_params.p3"].pop_back();
+  expect_refused("fp32_from_fp16_params.p3: got 63 elements, expected 64", bad);
+  bad = good;
+  bad.tensors["optimizer.state.other.exp_avg"] = {};
+  expect_refused("got 37 tensors, expected 36", bad);
 }
 
 // ---- Errors of MixedPrecisionOptimizer, before it writes anything.

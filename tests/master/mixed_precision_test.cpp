@@ -195,34 +195,6 @@ TEST(MixedPrecision, AStepIsItsParts) {
   }
 }
 
-TEST(MixedPrecision, SameBitsOnEveryMachine) {
-  SmallModel expected(kFloat16);
-  std::vector<double> norms;
-  bool first = true;
-  for (const MachineConfig& config :
-       machine_configs({{1, 1, 8192}, {1, 3, 8192}, {6, 64, 16384}}, false)) {
-    SCOPED_TRACE(to_text(config));
-    const auto machine = make_machine(config);
-    MixedPrecisionOptions options = small_options(kFloat16);
-    options.machine = machine.get();
-    Trainer trainer(options);
-    auto& [model, optimizer] = trainer;
-    std::vector<double> found;
-    for (std::uint64_t step = 1; step <= 4; ++step) {
-      model.set_gradients(step);
-      if (step == 2) model.plant(3, 2);
-      found.push_back(optimizer.step().grad_norm.value_or(-1));
-    }
-    if (first) {
-      expected = model;
-      norms = found;
-    }
-    first = false;
-    EXPECT_TRUE(model.same_weights(expected));
-    EXPECT_EQ(found, norms);
-  }
-}
-
 TEST(MixedPrecision, AccumulatesInFloat32) {
   // 2048 + 1 is not a float16, but it is a float32.
   std::uint16_t weight = float16_from_float(1);

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -21,82 +20,6 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 using Positions = std::vector<std::int32_t>;
-
-// Entries are expert numbers, one in eleven of them -1; or those of a map, of
-// which that of token t and expert e is t * experts + e.
-struct Entries {
-  std::size_t experts;
-  std::vector<std::uint8_t> map;
-  std::vector<std::int32_t> narrow;
-  std::vector<std::int64_t> wide;
-
-  Entries(std::size_t count, std::size_t expert_count, bool of_map)
-      : experts(expert_count) {
-    Random random(5);
-    for (std::size_t i = 0; of_map && i < count * experts; ++i) {
-      map.push_back(random.below(5) == 0 ? 255 : 0);
-    }
-    for (std::size_t i = 0; i < (of_map ? map.size() : count); ++i) {
-      // The lower experts are chosen more often.
-      const std::size_t one =
-          of_map ? i % experts
-                 : std::min(random.below(experts), random.below(experts));
-      const bool none = of_map ? map[i] == 0 : i % 11 == 3;
-      narrow.push_back(none ? -1 : static_cast<std::int32_t>(one));
-    }
-    wide.assign(narrow.begin(), narrow.end());
-  }
-  ExpertChoices as(ExpertChoices::Kind kind) const {
-    if (kind == ExpertChoices::kMap) {
-      return {map.data(), kind, map.size() / experts, experts};
-    }
-    if (kind == ExpertChoices::kInt32) {
-      return {narrow.data(), kind, narrow.size(), experts};
-    }
-    return {wide.data(), kind, wide.size(), experts};
-  }
-};
-
-TEST(Moe, HistogramAndPositions) {
-  using Kinds = std::vector<ExpertChoices::Kind>;
-  const Kinds numbers = {ExpertChoices::kInt32, ExpertChoices::kInt64};
-  const Kinds map = {ExpertChoices::kMap};
-  struct {
-    std::size_t count, experts;
-    Kinds kinds;
-  } const sizes[] = {{1, 1, numbers},      {100, 3, numbers},
-                     {5000, 8, numbers},   {2 * 8192 + 5, 64, numbers},
-                     {300000, 5, numbers}, {3000, 300, numbers},
-                     {1, 1, map},          {333, 7, map},
-                     {4000, 8, map},       {1000, 64, map},
-                     {20, 1500, map}};
-  for (const auto& size : sizes) {
-    SCOPED_TRACE(testing::Message() << size.count << " of " << size.experts);
-    const Entries entries(size.count, size.experts,
-                          size.kinds[0] == ExpertChoices::kMap);
-    // As the scalar reference of a kernel computes them, all in one tile.
-    Counts expected(size.experts);
-    Positions all(entries.narrow.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::int32_t e = entries.narrow[i];
-      all[i] = static_cast<std::int32_t>(
-          e < 0 ? -1 : expected[static_cast<std::size_t>(e)]++);
-    }
-    for (const auto kind : size.kinds) {
-      Counts counts(size.experts, -7);
-      moe_histogram(entries.as(kind), counts.data());
-      ASSERT_EQ(counts, expected);
-      for (const std::int64_t capacity : {-1, 0, 7, 1500}) {
-        Positions positions(all.size(), -7), kept = all;
-        moe_positions(entries.as(kind), capacity, positions.data());
-        for (std::int32_t& one : kept) {
-          if (capacity >= 0 && one >= capacity) one = -1;
-        }
-        ASSERT_EQ(positions, kept) << capacity;
-      }
-    }
-  }
-}
 
 TEST(Moe, NanIsTheHighestProbability) {
   const float values[] = {0.5f, std::nanf(""), -0.0f, 0.0f, -1.0f, 2.0f};
@@ -122,22 +45,37 @@ TEST(Moe, NanIsTheHighestProbability) {
   }
 }
 
+// Choices, which tokens are counted, and where they go, by hand.
 TEST(Moe, Permutation) {
   // Entry 2 is none and entry 5 is dropped.
   const std::int32_t experts[] = {1, 0, -1, 1, 0, 1};
-  const std::int32_t positions[] = {0, 0, -1, 1, 1, -1};
+  const std::int64_t wide[] = {1, 0, -1, 1, 0, 1};
   const ExpertChoices choices{experts, ExpertChoices::kInt32, 6, 3};
+  Positions positions(6, -7);
+  for (const ExpertChoices& all :
+       {choices, ExpertChoices{wide, ExpertChoices::kInt64, 6, 3}}) {
+    Counts counts(3, -7);
+    moe_histogram(all, counts.data());
+    EXPECT_EQ(counts, (Counts{2, 3, 0}));
+    moe_positions(all, -1, positions.data());
+    EXPECT_EQ(positions, (Positions{0, 0, -1, 1, 1, 2}));
+    moe_positions(all, 2, positions.data());
+    EXPECT_EQ(positions, (Positions{0, 0, -1, 1, 1, -1}));
+  }
   Counts entries(5, -7);
-  EXPECT_EQ(moe_permutation(choices, positions, 0, 5, entries.data()), 4u);
+  EXPECT_EQ(moe_permutation(choices, positions.data(), 0, 5, entries.data()),
+            4u);
   EXPECT_EQ(entries, (Counts{1, 4, 0, 3, -1}));
   entries.assign(9, -7);
-  EXPECT_EQ(moe_permutation(choices, positions, 3, 9, entries.data()), 9u);
+  EXPECT_EQ(moe_permutation(choices, positions.data(), 3, 9, entries.data()),
+            9u);
   EXPECT_EQ(entries, (Counts{1, 4, -1, 0, 3, -1, -1, -1, -1}));
   const std::uint8_t map[] = {0, 1, 1, 0, 1, 1};
-  const std::int32_t map_positions[] = {-1, 0, 0, -1, 1, 1};
+  const ExpertChoices of_map{map, ExpertChoices::kMap, 3, 2};
+  moe_positions(of_map, -1, positions.data());
+  EXPECT_EQ(positions, (Positions{-1, 0, 0, -1, 1, 1}));
   entries.assign(4, -7);
-  EXPECT_EQ(moe_permutation({map, ExpertChoices::kMap, 3, 2}, map_positions, 0,
-                            4, entries.data()),
+  EXPECT_EQ(moe_permutation(of_map, positions.data(), 0, 4, entries.data()),
             4u);
   EXPECT_EQ(entries, (Counts{2, 4, 1, 5}));
 }
@@ -155,11 +93,7 @@ TEST(Moe, Errors) {
   std::vector<std::uint8_t> kept(24, 77);
   constexpr std::size_t kMost = ~std::size_t{0};
   float lse = 0;
-  struct Row {
-    std::function<void()> call;
-    const char* text;
-  };
-  const Row rows[] = {
+  expect_refused({
       {[&] {
          moe_histogram({bad, ExpertChoices::kInt32, 4, 3}, counts.data());
        },
@@ -234,92 +168,45 @@ TEST(Moe, Errors) {
          moe_aux_loss(tokens.matrix, token_of, {1, 1, 0});
        },
        "options.choices: got 0, expected at least 1"},
-  };
-  for (const Row& one : rows) {
-    expect_refused(one.call, {one.text}, SWAMP_INVALID_ARGUMENT);
-  }
+  });
   EXPECT_EQ(counts, Counts(4, -7));
   EXPECT_EQ(out, Positions(4, -7));
   EXPECT_EQ(kept, std::vector<std::uint8_t>(24, 77));
   EXPECT_EQ(permuted.memory, Values(2, 6, kFloat16).memory);
 }
 
-// Enough rows that slaves make the segment tables in parts. Tokens of no, some
-// and many rows, and rows of no token; with small integers every order of
-// addition has the same sum.
-TEST(Moe, RowsInParts) {
+// Enough rows that slaves make the segment tables in parts: the first bad token
+// is named, and nothing is written.
+TEST(Moe, BadTokensOfManyRows) {
   constexpr std::size_t kTokens = 301, kRows = 1501, kColumns = 6;
-  Random random(7);
-  std::vector<std::int64_t> token_of(kRows);
-  for (std::int64_t& token : token_of) {
-    token = static_cast<std::int64_t>(random.below(kTokens + 20)) - 20;
-    if (token < 0) token = token % 2 == 0 ? -1 : 150;
-  }
-  std::vector<float> probs(kRows);
-  for (float& one : probs) one = static_cast<float>(random.below(3));
-  for (const ScalarType type : kRowTypes) {
-    Values tokens(kTokens, kColumns, type), permuted(kRows, kColumns, type),
-        sums(kTokens, kColumns, type);
-    const auto element = [](const Values& of, std::size_t i) {
-      return widen(of.matrix.dtype, of.memory.data(), i);
-    };
-    for (std::size_t i = 0; i < kTokens * kColumns; ++i) {
-      store_value(type, tokens.memory.data(), i,
-                  static_cast<float>(random.below(3)));
-    }
-    std::vector<float> sum(kTokens * kColumns), dots(kRows);
-    for (std::size_t r = 0; r < kRows; ++r) {
-      if (token_of[r] < 0) continue;
-      const auto t = static_cast<std::size_t>(token_of[r]);
-      for (std::size_t c = 0; c < kColumns; ++c) {
-        const float x = element(tokens, t * kColumns + c);
-        store_value(type, permuted.memory.data(), r * kColumns + c, x);
-        sum[t * kColumns + c] += probs[r] * x;
-        dots[r] += x * x;
-      }
-    }
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      store_value(type, sums.memory.data(), i, sum[i]);
-    }
-    on_machines(kRowShapes, false, [&](Machine& machine) {
-      Values rows(kRows, kColumns, type, 1), back(kTokens, kColumns, type, 2);
-      std::vector<float> products(kRows, -7);
-      moe_permute(tokens.matrix, token_of.data(), nullptr, rows.matrix,
-                  &machine);
-      ASSERT_EQ(rows.memory, permuted.memory);
-      moe_unpermute(rows.matrix, token_of.data(), probs.data(), back.matrix,
-                    &machine);
-      ASSERT_EQ(back.memory, sums.memory);
-      moe_dot(tokens.matrix, token_of.data(), rows.matrix, products.data(),
-              &machine);
-      ASSERT_EQ(products, dots);
-
-      // The first bad token is named, and nothing is written.
-      std::vector<std::int64_t> bad = token_of;
-      bad[1000] = kTokens;
-      bad[77] = -2;
-      const Values before = rows;
-      const std::vector<std::function<void()>> calls = {
-          [&] {
-            moe_permute(tokens.matrix, bad.data(), nullptr, rows.matrix,
+  std::vector<std::int64_t> bad(kRows, 150);
+  bad[1000] = kTokens;
+  bad[77] = -2;
+  Values tokens(kTokens, kColumns, kFloat16, 1),
+      rows(kRows, kColumns, kFloat16, 2);
+  const Values tokens_before = tokens, rows_before = rows;
+  std::vector<float> products(kRows, -7);
+  on_machines(kRowShapes, false, [&](Machine& machine) {
+    const std::vector<std::function<void()>> calls = {
+        [&] {
+          moe_permute(tokens.matrix, bad.data(), nullptr, rows.matrix,
+                      &machine);
+        },
+        [&] {
+          moe_unpermute(rows.matrix, bad.data(), nullptr, tokens.matrix,
                         &machine);
-          },
-          [&] {
-            moe_unpermute(rows.matrix, bad.data(), nullptr, back.matrix,
-                          &machine);
-          },
-          [&] {
-            moe_dot(tokens.matrix, bad.data(), rows.matrix, products.data(),
-                    &machine);
-          }};
-      for (const auto& call : calls) {
-        expect_refused(call, {"token_of[77]: got -2"}, SWAMP_INVALID_ARGUMENT);
-      }
-      ASSERT_EQ(rows.memory, before.memory);
-      ASSERT_EQ(back.memory, sums.memory);
-      ASSERT_EQ(products, dots);
-    });
-  }
+        },
+        [&] {
+          moe_dot(tokens.matrix, bad.data(), rows.matrix, products.data(),
+                  &machine);
+        }};
+    for (const auto& call : calls) {
+      expect_refused(call, {"token_of[77]: got -2"}, SWAMP_INVALID_ARGUMENT);
+    }
+    ASSERT_EQ(rows.memory, rows_before.memory);
+    ASSERT_EQ(tokens.memory, tokens_before.memory);
+    ASSERT_EQ(products, std::vector<float>(kRows, -7));
+  });
 }
 
 // Too many experts for LDM, and nothing to do.

@@ -119,6 +119,21 @@ std::vector<FakeTensor> random_tensors(Random& random) {
   return tensors;
 }
 
+// for_each_list() calls body(list, round, random) for random lists, until a
+// check fails.
+template <class Body>
+void for_each_list(std::uint64_t seed, int rounds,
+                   const master::GrainRule& rule, Body body) {
+  Random random(seed);
+  for (int round = 0; round < rounds; ++round) {
+    const FakeList list(random_tensors(random), rule);
+    SCOPED_TRACE("seed " + std::to_string(seed) + " round " +
+                 std::to_string(round) + ": " + list.text());
+    body(list, round, random);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 // grain_runs() returns the grains of a list.
 std::vector<master::GrainRun> grain_runs(const FakeList& list) {
   std::vector<master::GrainRun> runs;
@@ -178,15 +193,14 @@ void expect_grains(const FakeList& list) {
   ASSERT_LE(grains, kMaxGrains + list.size());
 }
 
+// Chunks change no grain.
 TEST(PartitionGrains, RandomLists) {
-  Random random(kGrainSeed);
-  for (int round = 0; round < 2000; ++round) {
-    const FakeList list(random_tensors(random));
-    SCOPED_TRACE("seed " + std::to_string(kGrainSeed) + " round " +
-                 std::to_string(round) + ": " + list.text());
+  for_each_list(kGrainSeed, 2000, {}, [](const FakeList& list, int, Random&) {
     expect_grains(list);
-    if (testing::Test::HasFatalFailure()) return;
-  }
+    const FakeList chunked = list.with_chunks();
+    expect_grains(chunked);
+    ASSERT_EQ(grain_runs(chunked).size(), grain_runs(list).size());
+  });
 }
 
 TEST(PartitionGrains, BlocksPerGrainGrowsOnlyAboveTheLimit) {
@@ -250,20 +264,6 @@ TEST(PartitionGrains, SmallTensorsThatDoNotJoin) {
   EXPECT_EQ(grains.count, 7u);
   EXPECT_EQ(grains.units, 4u);
   EXPECT_EQ(first, (std::vector<std::size_t>{0, 1, 1, 2, 5, 6}));
-}
-
-// Chunks change no grain.
-TEST(PartitionGrains, Chunks) {
-  Random random(kGrainSeed);
-  for (int round = 0; round < 2000; ++round) {
-    const FakeList list(random_tensors(random));
-    SCOPED_TRACE("seed " + std::to_string(kGrainSeed) + " round " +
-                 std::to_string(round) + ": " + list.text());
-    const FakeList chunked = list.with_chunks();
-    expect_grains(chunked);
-    if (testing::Test::HasFatalFailure()) return;
-    ASSERT_EQ(grain_runs(chunked).size(), grain_runs(list).size());
-  }
 }
 
 std::uint64_t biggest_grain_bytes(const FakeList& list) {
@@ -357,38 +357,29 @@ void expect_partition(const FakeList& list, int slaves) {
 }
 
 TEST(Partition, RandomLists) {
-  Random random(kSeed);
-  for (int round = 0; round < 300; ++round) {
-    const FakeList list(random_tensors(random));
-    SCOPED_TRACE("seed " + std::to_string(kSeed) + " round " +
-                 std::to_string(round) + ": " + list.text());
+  const auto check = [](const FakeList& list, int round, Random& random) {
     for (const int slaves : kSlaves) {
       // Many slaves cost the test more than the partition.
       if (slaves > 1000 && round % 30 != 0) continue;
       expect_partition(list, slaves);
-      if (testing::Test::HasFatalFailure()) return;
     }
     const int some = 1 + static_cast<int>(random.below(100));
     expect_partition(list, some);
     expect_partition(list.with_chunks(), some);
-    if (testing::Test::HasFatalFailure()) return;
-  }
+  };
+  for_each_list(kSeed, 300, {}, check);
 }
 
 // The rule of launches that have no results by grain: ranges end between any
 // two small tensors, and only some chunks are visited to find them.
 TEST(Partition, Chunks) {
   const master::GrainRule rule{kBlockElements, ~std::size_t{0}, false};
-  Random random(kSeed);
-  for (int round = 0; round < 300; ++round) {
-    const FakeList list = FakeList(random_tensors(random), rule).with_chunks();
-    SCOPED_TRACE("seed " + std::to_string(kSeed) + " round " +
-                 std::to_string(round) + ": " + list.text());
+  for_each_list(kSeed, 300, rule, [](const FakeList& list, int, Random&) {
+    const FakeList chunked = list.with_chunks();
     for (const int slaves : {1, 2, 3, 8, 64, 384}) {
-      expect_partition(list, slaves);
-      if (testing::Test::HasFatalFailure()) return;
+      expect_partition(chunked, slaves);
     }
-  }
+  });
   // As many small tensors for each slave, within an eighth.
   const FakeList small =
       FakeList(std::vector<FakeTensor>(10000, {16, 0}), rule).with_chunks();

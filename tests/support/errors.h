@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,18 @@ template <class Call>
 void expect_refused(Call&& call, const std::vector<std::string>& words,
                     swamp_status status = SWAMP_INVALID_ARGUMENT) {
   EXPECT_TRUE(has_words(error_of(call, status), words));
+}
+
+// RefusedCall is a row of a table of errors.
+struct RefusedCall {
+  std::function<void()> call;
+  const char* text;
+  swamp_status status = SWAMP_INVALID_ARGUMENT;
+};
+inline void expect_refused(const std::vector<RefusedCall>& rows) {
+  for (const RefusedCall& row : rows) {
+    expect_refused(row.call, {row.text}, row.status);
+  }
 }
 
 // Refusal is a row of a table of errors: how it changes a good call.

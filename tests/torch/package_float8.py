@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.state_dict import (get_model_state_dict,
                                                      set_model_state_dict)
 
 import swamp_torch
-from swamp_torch import float8
+from swamp_torch import _float8_products, float8
 
 HAS_TORCHAO = importlib.util.find_spec("torchao") is not None
 
@@ -789,10 +789,10 @@ class Torchao(TestCase):
             return product(a, b, dtype, *seen)
 
         results = []
-        cast, product = theirs.hp_tensor_to_float8_dynamic, float8._product
+        cast, product = theirs.hp_tensor_to_float8_dynamic, _float8_products._product
         try:
             theirs.hp_tensor_to_float8_dynamic = record_cast
-            float8._product = record_product
+            _float8_products._product = record_product
             for make in (
                     lambda: theirs.Float8Linear.from_float(
                         copy.deepcopy(linear), config),
@@ -806,7 +806,7 @@ class Torchao(TestCase):
                 results.append((output, leaf.grad, layer.weight.grad))
         finally:
             theirs.hp_tensor_to_float8_dynamic = cast
-            float8._product = product
+            _float8_products._product = product
         # torchao's order: input, weight^T, grad_output, weight^T, then grad_output
         # and input along the other dimension.
         seen = [casts[0], casts[1], casts[2], casts[3], *casts[4:]]
@@ -888,31 +888,36 @@ def idle_on_rank(rank, ranks, name, options):
     return found
 
 
+IDLE = ("rowwise", "hif8", "nvfp4", "te_delayed_hybrid")
+SHARDED = ("te_delayed_hybrid", "mxfp8")
+
+
+def work(rank, ranks, folder):
+    """All that two ranks do, because starting them takes longer."""
+    return ([idle_on_rank(rank, ranks, name, {}) for name in IDLE],
+            delayed_on_rank(rank, ranks, folder),
+            [sharded_on_rank(rank, ranks, name, {}) for name in SHARDED])
+
+
 class Ranks(TestCase):
-    def test_idle(self):
-        for name, options in (("rowwise", {}), ("hif8", {}), ("nvfp4", {}),
-                              ("te_delayed_hybrid", {})):
-            first, second = run_ranks(idle_on_rank, 2, name, options)
+    def test_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            idle, delayed, sharded = zip(*run_ranks(work, 2, folder))
+        for name, first, second in zip(IDLE, *idle, strict=True):
             self.assert_same(first, second, name)
             self.assertTrue(all(g.isfinite().all() for g in first))
-
-    def test_delayed(self):
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = run_ranks(delayed_on_rank, 2, folder)
-        for one in ranks:
+        for one in delayed:
             for whole, resumed in zip(one[0], one[1]):
                 if isinstance(whole, dict):
                     whole, resumed = (list(x.values()) for x in (whole, resumed))
                 self.assert_same(whole, resumed)
-        first, second = (one[0][2] for one in ranks)
+        first, second = (one[0][2] for one in delayed)
         for key in first:  # the scales and amax of both ranks are equal
             self.assert_same(first[key], second[key], key)
-
-    def test_sharded(self):
-        for name in ("te_delayed_hybrid", "mxfp8"):
-            for whole, sharded in run_ranks(sharded_on_rank, 2, name, {}):
-                self.assert_same(whole[0], sharded[0], name)
-                self.assert_same(whole[1], sharded[1], name)
+        for rank in sharded:
+            for name, (whole, parts) in zip(SHARDED, rank, strict=True):
+                self.assert_same(whole[0], parts[0], name)
+                self.assert_same(whole[1], parts[1], name)
 
 
 def layer_of(name="tensorwise", **options):

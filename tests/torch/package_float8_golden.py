@@ -11,7 +11,7 @@ from support import TestCase, main, on_threads
 
 import torch
 
-from swamp_torch import float8
+from swamp_torch import _float8_products, float8
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden/float8"
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -216,8 +216,8 @@ class Golden(TestCase):
             config = float8.Float8LinearConfig(
                 *[cast] * 6, round_scales_to_power_of_2="rowwise" in row["recipe"],
                 options={"use_power_2_scales": row["pow2"]} if te else {})
-            found, _ = float8._along_rows(x, config.casts()["input"], "input",
-                                          None, None)
+            found, _ = _float8_products._along_rows(
+                x, config.casts()["input"], "input", None, None)
             self.assertTrue(torch.equal(flat(found.codes),
                                         bytes_from(row["codes"])), row["recipe"])
             self.assertTrue(same_floats(found.scales.float(),
@@ -232,7 +232,7 @@ class Golden(TestCase):
             for scales, name in (((1.0, 1.0), "sums"), (tuple(
                     floats(row[f"scale_inv_{n}"]) for n in "ab"), "out")):
                 factors = [torch.as_tensor(s).float() for s in scales]
-                found = float8._product(*(float8._Operand(
+                found = _float8_products._product(*(_float8_products.Operand(
                     codes, factor, None, operand_cast(format))
                     for codes, factor, format in zip(
                         (a, b), factors, (x, y))), torch.float32, True)
@@ -240,7 +240,7 @@ class Golden(TestCase):
         cast = float8.Float8LinearConfig.from_recipe_name("nvfp4").casts()[
             "input"]
         for row in golden("products/nvfp4"):
-            found = float8._product(*(float8._Operand(
+            found = _float8_products._product(*(_float8_products.Operand(
                 bytes_from(row[f"codes_{n}"]).view(-1, row["K"] // 2).view(
                     FORMATS["e2m1"]),
                 bytes_from(row[f"scales_{n}"]).view(-1, row["K"] // 16).view(E4M3),

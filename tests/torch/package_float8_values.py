@@ -10,7 +10,7 @@ from package_float8 import (HIDDEN, RECIPES, TOKENS, WIDTH, config_of, decibels,
 
 import torch
 
-from swamp_torch import float8
+from swamp_torch import _float8_products, float8
 
 E2M1 = torch.float4_e2m1fn_x2
 # Scaling, format, block (0: the scaling's), whether along columns too.
@@ -158,7 +158,7 @@ class Values(TestCase):
         for name, options, _ in RECIPES:
             plain, cached = (make_model(name, options) for _ in range(2))
             inputs = [torch.randn(TOKENS, WIDTH).bfloat16() for _ in range(3)]
-            seen, quantized = [], float8._quantized
+            seen, quantized = [], _float8_products._quantized
 
             def count(x, role, *rest):
                 seen.append(role)
@@ -167,7 +167,7 @@ class Values(TestCase):
             for step in range(2):
                 for x in inputs:
                     plain(x).float().sum().backward()
-                float8._quantized = count
+                _float8_products._quantized = count
                 seen.clear()
                 try:
                     with float8.cached_weights(cached):
@@ -176,7 +176,7 @@ class Values(TestCase):
                         with torch.no_grad():
                             cached(inputs[0])
                 finally:
-                    float8._quantized = quantized
+                    _float8_products._quantized = quantized
                 # The weight of each layer; of delayed scaling in each pass.
                 self.assertEqual(seen.count("weight"),
                                  8 if name == "te_delayed_hybrid" else 2, name)

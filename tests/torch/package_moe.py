@@ -78,21 +78,15 @@ class Literal(TestCase):
             moe.mindformers_capacity(10, 2, 8, 0.5)
         probs = torch.tensor([[.5, 0], [.5, 0], [.75, .25], [0, .25]])
         routing_map = probs > 0
-        for policy, pad, expected in (
-                ("probs", False, [[1, 0], [0, 0], [1, 1], [0, 1]]),
-                ("position", False, [[1, 0], [1, 0], [0, 1], [0, 1]])):
-            got, kept = moe.apply_capacity(probs, routing_map, 2,
-                                           drop_policy=policy,
-                                           pad_to_capacity=pad)
+        for policy, limit, pad, expected in (
+                ("probs", 2, False, [[1, 0], [0, 0], [1, 1], [0, 1]]),
+                ("position", 2, False, [[1, 0], [1, 0], [0, 1], [0, 1]]),
+                ("probs", 3, True, [[1, 1], [1, 0], [1, 1], [0, 1]]),
+                ("position", 3, True, [[1, 1], [1, 0], [1, 1], [0, 1]])):
+            got, kept = moe.apply_capacity(probs, routing_map, limit,
+                                           drop_policy=policy, pad_to_capacity=pad)
             self.assertEqual(kept.int().tolist(), expected)
             self.assertTrue(torch.equal(got, probs * kept))
-        for policy, expected in (
-                ("probs", [[1, 1], [1, 0], [1, 1], [0, 1]]),
-                ("position", [[1, 1], [1, 0], [1, 1], [0, 1]])):
-            _, kept = moe.apply_capacity(probs, routing_map, 3,
-                                         drop_policy=policy,
-                                         pad_to_capacity=True)
-            self.assertEqual(kept.int().tolist(), expected)
 
     def test_permute(self):
         tokens = torch.tensor([[1., 2.], [3., 4.], [5., 6.]])

@@ -103,6 +103,15 @@ WIDENED = {
                                  True, [True, False]],
     "mse_loss_backward": [(), (60, 70), (60, 70), 1],
 }
+# The same of tensors that are computed slice by slice.
+SLICED = [
+    ("amax", [(2100, 520), [-1]]),
+    ("amax", [(3, 700, 520), [0, -1], True]),
+    ("amin", [(700, 1600), [0]]),
+    ("argmax", [(3, 700, 520), 2]),
+    ("argmin", [(3, 700, 520), -3, True]),
+    ("col2im", [(7, 27, 6561), [81, 81], *PAIR]),
+]
 # Operators that run on one thread.
 ALONE = {"_index_put_impl_", "put_", "prod"}
 
@@ -119,12 +128,12 @@ def messages(call):
     return [str(one.message) for one in found if "reproducible" in str(one.message)]
 
 
-def arguments_of(name, dtype, layout="rows", rows=None):
+def tensors_of(arguments, dtype, layout="rows", rows=None):
     """The arguments of a row of WIDENED; with `rows`, that many of the tensors."""
     return [one if not isinstance(one, tuple)
             else randn(dtype=dtype) if not one
             else randn(*one, dtype=dtype, layout=layout, seed=i)[:rows]
-            for i, one in enumerate(WIDENED[name])]
+            for i, one in enumerate(arguments)]
 
 
 def results(name, arguments, **switches):
@@ -148,10 +157,10 @@ class Widened(TestCase):
 
     def test_rounded_once(self):
         """Of any layout the results are float32's, rounded, with PyTorch's strides."""
-        for name in WIDENED:
+        for name, row in (*WIDENED.items(), *SLICED):
             for dtype in HALF[name == "mse_loss_backward":]:
                 for layout in ("rows", "columns", "slice", "steps", "expanded"):
-                    ours = arguments_of(name, dtype, layout)
+                    ours = tensors_of(row, dtype, layout)
                     stock = results(name, ours)
                     expected = [x if x is None else torch.empty_like(x).copy_(y)
                                 for x, y in zip(stock, results(name, [
@@ -165,12 +174,14 @@ class Widened(TestCase):
 
     def test_anything_else_is_stock(self):
         """Small and empty tensors, other dtypes, and two of them."""
-        for name in WIDENED:
+        for name, row in WIDENED.items():
             rows = (None,) if "bag" in name else (None, 0, 1)
-            calls = [arguments_of(name, dtype, rows=k) for k in rows
+            calls = [tensors_of(row, dtype, rows=k) for k in rows
                      for dtype in (*HALF, torch.float32, torch.float64)
                      if k is not None or dtype not in HALF]
-            ours = arguments_of(name, torch.float16)
+            if name == "mse_loss_backward":  # large ones
+                calls.append(tensors_of([(), *[(2049, 2050)] * 2, 1], torch.bfloat16))
+            ours = tensors_of(row, torch.float16)
             last = max(i for i, x in enumerate(ours) if isinstance(x, torch.Tensor)
                        and x.is_floating_point())
             ours[last] = ours[last].double()

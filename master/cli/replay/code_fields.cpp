@@ -40,12 +40,6 @@ CodeInput read_input(const Json& record) {
 
 }  // namespace
 
-std::string text_field(const Json& record, const char* name) {
-  const Json& value = json_member(record, name);
-  if (!value.is_string()) refuse_json(name, value, "a text");
-  return value;
-}
-
 std::size_t size_field(const Json& record, const char* name) {
   const Json& value = json_member(record, name);
   if (!value.is_number_unsigned() || value > kMaxSize) {
@@ -55,18 +49,16 @@ std::size_t size_field(const Json& record, const char* name) {
 }
 
 ScalarType format_field(const Json& record, const char* name) {
-  constexpr struct {
-    const char* name;
-    ScalarType type;
-  } kShort[] = {{"e4m3", kFloat8E4M3FN}, {"e5m2", kFloat8E5M2},
-                {"e2m3", kFloat6E2M3FN}, {"e3m2", kFloat6E3M2FN},
-                {"int8", kMxInt8},       {"e2m1", kFloat4E2M1FNX2}};
-  const std::string text = text_field(record, name);
-  for (const auto& one : kShort) {
-    if (text == one.name) return one.type;
-  }
+  const std::string text = json_text(record, name);
   for (const FloatFormat& format : kFloatFormats) {
-    if (format.bytes == 1 && text == format.name) return format.type;
+    if (format.bytes != 1) continue;
+    // Also without the width and the special values: e4m3, int8.
+    const unsigned exponent_bits = format.width - 1 - format.mantissa_bits;
+    if (text == format.name ||
+        text == fmt::format("e{}m{}", exponent_bits, format.mantissa_bits) ||
+        (text == "int8" && format.type == kMxInt8)) {
+      return format.type;
+    }
   }
   refuse_json(name, record[name], "a format of at most 8 bits");
 }
@@ -81,7 +73,7 @@ Words words_field(const Json& record, const char* name, ScalarType type) {
       text += one.get<std::string>();
     }
   } else {
-    text = text_field(record, name);
+    text = json_text(record, name);
   }
   if (text.size() % digits != 0 ||
       text.find_first_not_of("0123456789abcdef") != std::string::npos) {
@@ -130,13 +122,13 @@ std::uint32_t CodeInput::bits(std::size_t element) const {
 const CodeInput& CodeInputs::of(const Json& record) {
   const Json& input = json_member(record, "input");
   if (input.is_object()) return own_ = read_input(input);
-  const std::string name = text_field(record, "input");
+  const std::string name = json_text(record, "input");
   if (named_.empty()) {
     std::ifstream file(path_);
     try {
       for (std::string line; std::getline(file, line);) {
         const Json one = parse_json(line, kMaxRecordDepth);
-        named_[text_field(one, "name")] = read_input(one);
+        named_[json_text(one, "name")] = read_input(one);
       }
     } catch (const Failure& failure) {
       throw Failure(fmt::format("{}: {}", path_, failure.what()));

@@ -22,7 +22,6 @@ constexpr int kMaxRecordDepth = 16;
 
 // All throw Failure if the record lacks the field, or has another kind of
 // value.
-std::string text_field(const Json& record, const char* name);
 std::size_t size_field(const Json& record, const char* name);
 ScalarType format_field(const Json& record, const char* name);
 

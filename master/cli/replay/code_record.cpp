@@ -120,7 +120,7 @@ class CodePlayer {
       hadamard(input);
       return "Hadamard transform";
     }
-    const std::string recipe = text_field(record_, "recipe");
+    const std::string recipe = json_text(record_, "recipe");
     if (recipe == "te.Float8CurrentScaling" || recipe == "torchao.tensorwise") {
       tensor(input, recipe == "torchao.tensorwise");
       return recipe;
@@ -156,8 +156,8 @@ class CodePlayer {
   Enum option_field(const char* name,
                     const char* const (&words)[kCount]) const {
     if (!record_.contains(name)) return Enum{};
-    const auto found = std::find(std::begin(words), std::end(words),
-                                 text_field(record_, name));
+    const auto found =
+        std::find(std::begin(words), std::end(words), json_text(record_, name));
     if (found == std::end(words)) {
       refuse_json(name, record_[name],
                   "one of " + joined({std::begin(words), std::end(words)}));
@@ -257,10 +257,10 @@ class CodePlayer {
     options.scaling = source.scaling;
     options.policy = source.policy;
     const std::string tile =
-        record_.contains("tile") ? text_field(record_, "tile") : "";
+        record_.contains("tile") ? json_text(record_, "tile") : "";
     options.square = tile == "128x128" || tile == "16x16";
     const bool by_column =
-        record_.contains("dir") && text_field(record_, "dir") == "col";
+        record_.contains("dir") && json_text(record_, "dir") == "col";
     if (nvfp4) {
       options.tensor_amax = amax(input.tensor(), true, &machine_);
       results_.set("global_amax", options.tensor_amax);
@@ -349,7 +349,7 @@ class CodePlayer {
   // fake_quantize() sets the values of the codes of some rows.
   void fake_quantize(const CodeInput& input, ScalarType format,
                      BlockOptions options) {
-    const std::string round = text_field(record_, "round");
+    const std::string round = json_text(record_, "round");
     if (round != "away" && round != "even") {
       refuse_json("round", round, "away or even");
     }

@@ -22,12 +22,6 @@ Json parse(const std::string& line) {
   return json;
 }
 
-std::string text(const Json& json, const char* name) {
-  const Json& value = json_member(json, name);
-  if (!value.is_string()) refuse_json(name, value, "a string");
-  return value;
-}
-
 std::string object(const Json& json, const char* name) {
   const Json& value = json_member(json, name);
   if (!value.is_object()) refuse_json(name, value, "an object");
@@ -161,17 +155,17 @@ std::string first_difference(const char* name, const Json& ours,
 std::optional<Trace> read_trace(const std::string& line) {
   const Json json = parse(line);
   const bool has_kind = json.contains("kind");
-  if (has_kind && text(json, "kind") != "ckpt") return std::nullopt;
+  if (has_kind && json_text(json, "kind") != "ckpt") return std::nullopt;
   if (!has_kind && !json.contains("scaler")) return std::nullopt;
   Trace trace;
-  trace.id = text(json, "id");
-  trace.scaler = text(json, "scaler");
+  trace.id = json_text(json, "id");
+  trace.scaler = json_text(json, "scaler");
   trace.params = object(json, "params");
   if (has_kind) {
     trace.saved_by = object(json, "saved_by");
     trace.state_dict = object(json, "state_dict");
   }
-  const std::string dtype = text(json, "scale_dtype");
+  const std::string dtype = json_text(json, "scale_dtype");
   if (dtype != "f32" && dtype != "f64") {
     throw Failure(
         fmt::format("scale_dtype: got '{}', expected f32 or f64", dtype));

@@ -158,6 +158,11 @@ def lines():
     yield attention(2, 4, 4, 50, 70, 32, 32, "top_left", "key")
     yield attention(1, 2, 2, 30, 40, 96, 96)
     yield attention(1, 2, 2, 30, 40, 24, 40)
+    # Gradients of more terms than one launch adds.
+    yield attention(1, 2, 2, 70, 1300, 8, 8)
+    yield attention(1, 2, 1, 800, 1090, 8, 8, "top_left")
+    yield attention(1, 9, 1, 540, 90, 8, 8, "bottom_right")
+    yield attention(1, 12, 2, 40, 150, 8, 8, "bottom_right")
     for case in ((1, 1, 1), (50, 1, 17), (301, 2, 64), (40, 8, 1000), (9, 4, 5000)):
         for probs in (0, 1):
             yield permutation(*case, probs)

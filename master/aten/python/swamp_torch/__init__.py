@@ -9,9 +9,8 @@ also computes float16 and bfloat16 products and attention in float32.
 
 The package also has functions that PyTorch lacks: :func:`any_nonfinite`,
 :func:`grad_norm_and_check`, :func:`clip_grad_norm_`, :func:`foreach_lerp_`
-and :func:`get_ema_multi_avg_fn` (moving averages), the optimizers
-:class:`AdamW`, :class:`Adam` and :class:`SGD`, which take the place of
-``torch.optim``'s, and softmax, cross entropy and normalization with
+and :func:`get_ema_multi_avg_fn` (moving averages), optimizers
+that take the place of ``torch.optim``'s, from :class:`AdamW` on, and softmax, cross entropy and normalization with
 float32 arithmetic for 16-bit tensors in :mod:`swamp_torch.functional` and
 :mod:`swamp_torch.nn`. :mod:`swamp_torch.moe` has the operators of mixtures of
 experts, :mod:`swamp_torch.float8` training in float8, MXFP8, NVFP4 and HiFloat8.
@@ -32,13 +31,13 @@ from ._load import __version__, load
 
 load()
 
-from . import _compile, float8, functional, megatron, moe, nn  # noqa: E402
+from . import _compile, _optimizer, float8, functional, megatron, moe, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, disable,  # noqa: E402
                          disabled, enable, foreach_lerp_,
                          get_ema_multi_avg_fn, grad_norm_and_check, info,
                          is_active, unscale_)
-from ._optimizer import SGD, Adam, AdamW  # noqa: E402
+from ._optimizer import *  # noqa: E402, F403
 
 _compile.register()
 
@@ -53,9 +52,6 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 __all__ = [
-    "Adam",
-    "AdamW",
-    "SGD",
     "__version__",
     "any_nonfinite",
     "clip_grad_norm_",
@@ -74,3 +70,4 @@ __all__ = [
     "nn",
     "unscale_",
 ]
+__all__ += _optimizer.__all__

@@ -1,8 +1,7 @@
-"""What torch.compile sees of PyTorch's layer_norm, rms_norm, softmax, log_softmax,
-cross_entropy and activations: if swamp's kernels are switched on, swamp's operators.
+"""What torch.compile sees of PyTorch's operators of rows and activations: if swamp's
+kernels are switched on, swamp's operators.
 
-PyTorch composes the first four of others, for which inductor generates code of its
-own. A kernel for the Python dispatcher, which runs only where PyTorch traces, sees
+PyTorch composes most of them of others, for which inductor generates code of its own. A kernel for the Python dispatcher, which runs only where PyTorch traces, sees
 the call first. It lets swamp's kernel of the dispatcher decide as in eager mode;
 that one calls an operator ``swamp::*``, which inductor leaves as it is.
 
@@ -79,9 +78,9 @@ def _can_replace() -> bool:
         _depend_on_switches()
     except (AttributeError, ImportError, TypeError) as error:
         warnings.warn(
-            "swamp_torch: torch.compile uses PyTorch's layer_norm, rms_norm, "
-            "log_softmax, cross_entropy and activations, because PyTorch "
-            f"{torch.__version__} is not as expected: {error}")
+            "swamp_torch: torch.compile uses PyTorch's operators of rows and "
+            f"activations, because PyTorch {torch.__version__} is not as expected: "
+            f"{error}")
         return False
     return True
 

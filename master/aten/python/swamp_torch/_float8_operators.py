@@ -17,17 +17,8 @@ Format = Union[torch.dtype, FormatName]
 
 # By their numbers in the C++ API, with the dtype of codes, uint8 if PyTorch has none.
 FORMATS: Dict[str, Tuple[int, torch.dtype]] = {
-    "float8_e4m3fn": (4, torch.float8_e4m3fn),
-    "float8_e5m2": (5, torch.float8_e5m2),
-    "float8_e4m3fnuz": (6, torch.float8_e4m3fnuz),
-    "float8_e5m2fnuz": (7, torch.float8_e5m2fnuz),
-    "float6_e3m2fn": (8, torch.uint8),
-    "float6_e2m3fn": (9, torch.uint8),
-    "float4_e2m1fn_x2": (10, torch.float4_e2m1fn_x2),
-    "hifloat8": (11, torch.uint8),
-    "float8_e8m0fnu": (12, torch.float8_e8m0fnu),
-    "mxint8": (13, torch.int8),
-}
+    name: (number, getattr(torch, name, torch.int8 if name == "mxint8" else torch.uint8))
+    for number, name in enumerate(get_args(FormatName), 4)}
 Rounding = Literal["nearest_even", "nearest_away", "stochastic", "up", "down"]
 Policy = Literal["saturate", "overflow", "cuda_saturate", "cuda", "torch",
                  "ml_dtypes"]

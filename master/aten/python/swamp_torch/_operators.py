@@ -45,19 +45,20 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             AMX, and most of them on those with AVX512-BF16: README, Limits); and
             whether
             ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
-            of class indices, ``layer_norm``, ``rms_norm``, ``gelu`` (in bfloat16
-            only the one by tanh), ``tanh``, ``softplus``, ``mv`` and ``addmv`` of such
+            of class indices, ``layer_norm``, ``rms_norm``, ``gelu`` (of the
+            exact one only the gradient in float16), ``tanh``, ``softplus``, ``mv`` and ``addmv`` of such
             tensors are swamp's, with float32 arithmetic
             inside, under autocast too, which then does not copy the logits to
             float32. So are others whose 16-bit kernels in PyTorch are slow: ``dot`` of
-            bfloat16, ``pow`` with the exponents 3 and -2, and of float16 with 2 and -1, and
-            of float16 ``group_norm`` and ``norm`` of order 2 over the last dimensions (so ``normalize`` and
+            bfloat16, ``pow`` with the exponents 3 and -2, and of float16 with 2, -1 and
+            -0.5 (0.5 is PyTorch's ``sqrt``), ``rsqrt``, ``group_norm`` and ``norm`` of
+            order 2 over the last dimensions (so ``normalize`` and
             ``cosine_similarity``). PyTorch's in float32, rounded once, are ``nll_loss``
             and ``cross_entropy`` of class probabilities, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
             ``amax``, ``amin``, ``grid_sample`` and its gradient, ``max_pool1d`` without
             one, and the gradients of ``unfold`` (so ``fold``), ``embedding_bag`` and, in
-            bfloat16, ``mse_loss``.
+            bfloat16 and of at most 4 million elements, ``mse_loss``.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of

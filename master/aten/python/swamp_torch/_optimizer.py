@@ -26,6 +26,8 @@ from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
 from ._optimizer_state import (STEP, Bucket, Collected, keep_as_it_is,
                                own_steps, restore)
 
+__all__ = ["Adam", "AdamW", "SGD"]
+
 Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]],
                Iterable[Tuple[str, Tensor]]]
 

@@ -149,28 +149,18 @@ bool Shadow::is_unwritten(const std::byte* word) noexcept {
   return value == kPoison && (flags & kAll) == kAll;
 }
 
-std::size_t Shadow::unwritten_words(const std::byte* begin,
+Shadow::Unwritten Shadow::unwritten(const std::byte* begin,
                                     std::size_t bytes) noexcept {
-  if (!has(begin, bytes, kUnwritten)) return 0;
+  Unwritten found;
+  if (!has(begin, bytes, kUnwritten)) return found;
   const std::byte* first = begin - address_of(begin) % kWord;
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < words(begin, bytes); ++i) {
-    if (is_unwritten(first + i * kWord)) ++count;
-  }
-  return count;
-}
-
-std::size_t Shadow::unwritten_run(const std::byte* begin,
-                                  std::size_t bytes) noexcept {
-  if (!has(begin, bytes, kUnwritten)) return 0;
-  const std::byte* first = begin - address_of(begin) % kWord;
-  std::size_t longest = 0;
   std::size_t run = 0;
   for (std::size_t i = 0; i < words(begin, bytes); ++i) {
     run = is_unwritten(first + i * kWord) ? run + 1 : 0;
-    longest = std::max(longest, run);
+    found.words += run != 0 ? 1 : 0;
+    found.longest = std::max(found.longest, run);
   }
-  return longest;
+  return found;
 }
 
 bool Shadow::has_unwritten_data(const std::byte* begin,

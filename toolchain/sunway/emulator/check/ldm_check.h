@@ -31,7 +31,8 @@ class Shadow {
     kWatched = 2,    // a transfer may read or write it
     kOutside = 4,    // of every variable and block
     kBelow = 8,      // the lowest access to the stack
-    kUnset = 16,     // it came from main memory that nobody wrote
+    kUnset = 16,     // it came from main memory that nobody wrote,
+    kUnsetPart = 32,  // and of which other parts were written
   };
   // A nan in every float format, and no number that programs use often.
   static constexpr std::uint32_t kPoison = 0xfffbfffd;
@@ -40,7 +41,7 @@ class Shadow {
   static void poison(std::byte* begin, std::size_t bytes,
                      unsigned more = 0) noexcept;
   static void written(const std::byte* begin, std::size_t bytes) noexcept {
-    clear(begin, bytes, kUnwritten | kUnset);
+    clear(begin, bytes, kUnwritten | kUnset | kUnsetPart);
   }
   // become() replaces all flags.
   static void become(const std::byte* begin, std::size_t bytes,
@@ -57,9 +58,13 @@ class Shadow {
   }
   // words() is how many words [begin, begin + bytes) touches.
   static std::size_t words(const std::byte* begin, std::size_t bytes) noexcept;
-  // unwritten_words() counts the words of [begin, begin + bytes) never written.
-  static std::size_t unwritten_words(const std::byte* begin,
-                                     std::size_t bytes) noexcept;
+  // unwritten() counts the words that [begin, begin + bytes) touches and that
+  // were never written, and those of their longest run.
+  struct Unwritten {
+    std::size_t words = 0, longest = 0;
+  };
+  static Unwritten unwritten(const std::byte* begin,
+                             std::size_t bytes) noexcept;
   // for_unwritten() visits the offsets from `begin` of the bytes never written.
   template <class Visit>
   static void for_unwritten(const std::byte* begin, std::size_t bytes,
@@ -73,9 +78,6 @@ class Shadow {
   // alignment of its end.
   static bool has_unwritten_data(const std::byte* begin,
                                  std::size_t bytes) noexcept;
-  // unwritten_run() is the longest run of unwritten words.
-  static std::size_t unwritten_run(const std::byte* begin,
-                                   std::size_t bytes) noexcept;
 
  private:
   // any_of() returns the flags that at least one of the bytes has. A reply

@@ -154,13 +154,18 @@ bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
   if (!allows(t, rma.pc)) return false;
   t.ldm = static_cast<std::byte*>(rma.remote);
   t.reply = rma.remote_reply;
-  if (&other == &slave_ || !slave_.in_ldm(rma.remote, 1)) {
+  const bool is_own = slave_.in_ldm(t.ldm, 1);
+  if (&other == &slave_ ||
+      (!is_own && ldm_owner(address_of(t.ldm)) == nullptr)) {
     return allows(t, rma.pc);
   }
-  t.ldm = as_seen_by(other, slave_, rma.remote);
-  if (rma.remote_reply != nullptr) {
-    t.reply = as_seen_by(other, slave_, rma.remote_reply);
-  }
+  // Where the other slave's local variables are is not known. An address in
+  // this slave's stack is that of a variable of its own.
+  const bool is_local =
+      is_own && t.ldm >= slave_.stack && t.ldm < slave_.statics;
+  if (is_local && !allows(t, rma.pc)) return false;
+  t.ldm = as_seen_by(other, rma.remote);
+  t.reply = as_seen_by(other, rma.remote_reply);
   return check_rules(other, known_ranges_, t, rma.pc, &slave_);
 }
 
@@ -215,7 +220,7 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
 void SlaveCheck::check_written(const std::byte* ldm, long length,
                                const char* call, const void* pc) {
   const auto bytes = static_cast<std::size_t>(length);
-  if (Shadow::unwritten_run(ldm, bytes) < 2) return;
+  if (Shadow::unwritten(ldm, bytes).longest < 2) return;
   // A struct may have padding.
   if (ldm >= slave_.slot + machine().ldm_bytes &&
       !Shadow::has_unwritten_data(ldm, bytes) &&
@@ -224,7 +229,7 @@ void SlaveCheck::check_written(const std::byte* ldm, long length,
   }
   report({"uninitialised", pc, &slave_,
           std::string(call) + " sends " +
-              std::to_string(4 * Shadow::unwritten_words(ldm, bytes)) + " of " +
+              std::to_string(4 * Shadow::unwritten(ldm, bytes).words) + " of " +
               std::to_string(length) +
               " bytes of LDM to which nothing was written: on the machine they "
               "hold what the last program left"});
@@ -234,7 +239,7 @@ void SlaveCheck::check_reply_written(volatile void* reply, const char* call,
                                      const void* pc) {
   auto* word = static_cast<std::byte*>(const_cast<void*>(reply));
   if (word == nullptr || !Shadow::has(word, 4, Shadow::kUnwritten) ||
-      Shadow::unwritten_words(word, 4) != 1) {
+      Shadow::unwritten(word, 4).words != 1) {
     return;
   }
   report({"uninitialised", pc, &slave_,
