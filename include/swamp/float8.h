@@ -253,7 +253,9 @@ struct ValueReport {
 ///
 /// @param x float16, bfloat16 or float32
 /// @param format of the codes, which has a sign
-/// @param[out] rows bfloat16 or float32, of the shape of x; may be null
+/// @param[out] rows bfloat16 or float32, of the shape of x; may be null. With
+///   scales that are no powers of two (te_block, torchao_float8) only float32
+///   has the values, so that bfloat16 would be a pass in vain.
 /// @param[out] columns the same along columns, of the dtype of `rows`; must be
 ///   null if square, as the values along rows are the same
 /// @param options the rule

@@ -90,7 +90,8 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
 // an absent one has no elements, and: the largest magnitude, that of the
 // columns, the largest magnitude or nan if x has a nan, and counts of saturated
 // and flushed elements. The values are bfloat16, or float32 if that has not all
-// of them, or if `wide`; Meta says bfloat16.
+// of them: because of the scales, or, which Meta does not know, of exponents
+// that are too small. Only the latter makes a second pass.
 FiveTensors quantized_values(
     const Tensor& x, std::int64_t format, std::int64_t scaling, bool rows,
     bool columns, std::int64_t block, bool square,
@@ -98,7 +99,7 @@ FiveTensors quantized_values(
     std::int64_t policy, bool hadamard, const OptionalTensor& seed,
     const OptionalTensor& random, const OptionalTensor& column_amax,
     const OptionalTensor& row_factors, const OptionalTensor& column_factors,
-    bool divide, bool wide) {
+    bool divide) {
   require_rows(x, "quantized_values");
   require_matrix(x, "x");
   const FloatFormat& to = format_of(format);
@@ -126,7 +127,11 @@ FiveTensors quantized_values(
     along_rows = output(rows);
     along_columns = output(columns && !square);
   };
-  make(wide ? at::kFloat : at::kBFloat16);
+  // Other scales are powers of two, or, of NVFP4, have few bits.
+  const bool has_wide_scales = blocks.scaling == BlockScaling::te_block ||
+                               blocks.scaling == BlockScaling::torchao_float8;
+  const bool is_scaled = divide || !(of_rows.defined() || of_columns.defined());
+  make(has_wide_scales && is_scaled ? at::kFloat : at::kBFloat16);
   Tensor amax = at::empty({2}, x.options().dtype(at::kFloat));
   Tensor seen = at::empty({}, amax.options());
   Tensor counts = at::empty({2}, x.options().dtype(at::kLong));
@@ -251,12 +256,12 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       "(Tensor, Tensor, Tensor, Tensor)");
   define<&quantized_values, kNone>(
       m,
-      "quantized_values(Tensor x, int format, int scaling, bool rows=True, "
+      "quantized_values(Tensor x, int format, int scaling, *, bool rows=True, "
       "bool columns=False, int block=0, bool square=False, "
       "Tensor? tensor_amax=None, int rounding=0, int policy=0, "
       "bool hadamard=False, Tensor? seed=None, Tensor? random=None, "
       "Tensor? column_amax=None, Tensor? row_factors=None, "
-      "Tensor? column_factors=None, bool divide=False, bool wide=False) -> "
+      "Tensor? column_factors=None, bool divide=False) -> "
       "(Tensor, Tensor, Tensor, Tensor, Tensor)");
   define<&block_amax, kNone>(
       m,

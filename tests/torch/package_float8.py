@@ -398,6 +398,15 @@ class Layers(TestCase):
                     self.assertEqual((y.shape, x.grad.shape), (shape, shape))
                     for p in model.parameters():
                         self.assertTrue((p.grad == 0).all(), (name, options))
+            for inputs, outputs in ((0, 32), (32, 0)):  # no channels
+                layer = float8.Float8Linear(32, 32, bias=False,
+                                            config=config_of(name, options))
+                layer.weight = torch.nn.Parameter(torch.zeros(outputs, inputs))
+                x = torch.ones(16, inputs, requires_grad=True)
+                y = layer(x)
+                y.sum().backward()
+                self.assert_same(y, torch.zeros(16, outputs), (name, options))
+                self.assert_same(x.grad, torch.zeros(16, inputs))
 
     def test_compile(self):
         for name, options, _ in a_fifth(RECIPES):

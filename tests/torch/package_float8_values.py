@@ -100,6 +100,17 @@ class Values(TestCase):
         self.assertIn("accumulation: got 'double', expected one of",
                       caught(lambda: config_of("mxfp8", {"accumulation": "double"}))[1])
 
+    def test_dtype(self):
+        """What the scales decide, tensors without memory have, too."""
+        x = torch.randn(32, 128)
+        for scaling, dtype in (
+                ("te_block", torch.float32), ("te_block_power_of_2", torch.bfloat16),
+                ("torchao_float8", torch.float32),
+                ("torchao_float8_power_of_2", torch.bfloat16)):
+            for one in (x, x.to("meta")):
+                found = float8.quantized_values(one, torch.float8_e4m3fn, scaling)
+                self.assertEqual(found.rows.dtype, dtype, (scaling, one.device))
+
     def test_float32(self):
         """If bfloat16 lacks bits, values are float32, also in compiled code."""
         for name in ("mxfp8", "te_block"):

@@ -175,9 +175,11 @@ def quantized_values(
         hadamard: bool = False, seed: int = 0, random: Optional[Tensor] = None,
         column_amax: Optional[Tensor] = None) -> Values:
     """The values of the codes that :func:`quantize_blocks` makes, times their scales,
-    in one pass: bfloat16, or float32 if bfloat16 lacks bits of some. Those along
-    columns are not transposed. NVFP4's are without the factor of the tensor, its amax
-    / 2688. Square blocks have the same values along rows and along columns.
+    in one pass: bfloat16, but float32 of "te_block" and "torchao_float8", whose scales
+    are not powers of two, and, after a second pass, if the exponents of some are too
+    small for bfloat16. Those along columns are not transposed. NVFP4's are without the
+    factor of the tensor, its amax / 2688. Square blocks have the same values along rows
+    and along columns.
 
     Args:
         column_amax: of NVFP4: tensor_amax of the columns, if theirs is another one.
@@ -185,9 +187,12 @@ def quantized_values(
     """
     along_rows, along_columns, amax, _, counts = _ops.quantized_values(
         x, _number(format), index_of("scaling", scaling, SCALINGS),
-        rows or (square and columns), columns, block, square, tensor_amax,
-        _rounding(rounding, format), index_of("policy", policy, POLICIES), hadamard,
-        torch.tensor(seed, device="cpu"), random, column_amax)
+        rows=rows or (square and columns), columns=columns, block=block,
+        square=square, tensor_amax=tensor_amax,
+        rounding=_rounding(rounding, format),
+        policy=index_of("policy", policy, POLICIES), hadamard=hadamard,
+        seed=torch.tensor(seed, device="cpu"), random=random,
+        column_amax=column_amax)
     return Values(along_rows if rows else None,
                   (along_rows if square else along_columns) if columns else None,
                   amax.max() if rows or square else amax[1], *counts)

@@ -163,10 +163,12 @@ def _values(x: Tensor, cast: Cast, rows: bool, columns: bool, hadamard: bool,
         amax[1] = _ops._block_amax(x, False, True, True)[2][1] if (
             columns and hadamard) else amax[0]
     along_rows, along_columns, _, one, _ = _ops.quantized_values(
-        x, cast.format, cast.scaling, rows or cast.square, columns, 0, cast.square,
-        amax[0] if rows or cast.square else amax[1], cast.rounding, cast.policy,
-        hadamard, seed, None, amax[1], factors[0], factors[1], not cast.manager,
-        cast.wide)
+        x, cast.format, cast.scaling, rows=rows or cast.square, columns=columns,
+        square=cast.square, rounding=cast.rounding, policy=cast.policy,
+        hadamard=hadamard, seed=seed,
+        tensor_amax=amax[0] if rows or cast.square else amax[1],
+        column_amax=amax[1], row_factors=factors[0], column_factors=factors[1],
+        divide=not cast.manager)
     return (Operand(along_rows, scales[0], amax[0], cast),
             Operand((along_rows if cast.square else along_columns).t(), scales[1],
                      amax[0] if cast.square else amax[1], cast),
@@ -185,8 +187,8 @@ def _scaled_values(x: Tensor, cast: Cast, rows: bool, columns: bool,
         found[i] = _ops.dequantize(found[i], cast.format, torch.bfloat16)
     if square:
         def repeated(scales: Tensor, count: int) -> Tensor:
-            return scales.unsqueeze(1).expand(-1, cast.block, -1).reshape(
-                -1, scales.size(1))[:count]
+            return scales.unsqueeze(1).expand(-1, cast.block, -1).flatten(
+                0, 1)[:count]
 
         found[2:] = found[0].t(), repeated(found[1].t(), x.size(1))
         found[1] = repeated(found[1], x.size(0))

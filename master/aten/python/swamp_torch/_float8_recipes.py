@@ -169,7 +169,6 @@ class Cast(NamedTuple):
     hadamard: bool = False
     skip_nan: bool = True  #: of amax
     needs_amax: bool = False  #: whether blocks need the tensor's amax
-    wide: bool = False  #: of blocks, whether bfloat16 lacks bits of the values
     block: int = 0  #: elements of a block whose scale is applied to a partial sum
 
 
@@ -222,8 +221,7 @@ def _cast(config: Any, role: str) -> Cast:
         square=granularity is ScalingGranularity.SQUARE,
         hadamard=getattr(cast, "hadamard", False),
         needs_amax="nvfp4" in scaling,
-        wide=scaling == "torchao_float8", block=128 * (scaling == "te_block"),
-        **common)
+        block=128 * (scaling == "te_block"), **common)
 
 
 def _all(cast: CastConfig, **others: Any) -> Dict[str, Any]:

@@ -218,7 +218,7 @@ class Float8Linear(torch.nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         if torch.is_autocast_enabled("cpu"):
             input = input.to(torch.get_autocast_dtype("cpu"))
-        rows = input.reshape(-1, input.size(-1))
+        rows = input.reshape(input.shape[:-1].numel(), input.size(-1))
         grad = torch.is_grad_enabled()
         if (self._multiple > 1 and rows.size(0) % self._multiple
                 and self.weight.requires_grad
@@ -235,9 +235,9 @@ class Float8Linear(torch.nn.Linear):
         output: Tensor = Linear.apply(  # type: ignore[no-untyped-call]
             rows, self.weight, self._casts, self._state, now, grad, self._record,
             None if torch.compiler.is_compiling() else self._cache)
-        output = output.reshape(*input.shape[:-1], output.size(-1))
-        return output if self.bias is None else (
-            output + self.bias.to(output.dtype))
+        if self.bias is not None:
+            output.add_(self.bias.to(output.dtype))
+        return output.reshape(*input.shape[:-1], output.size(-1))
 
     def _extra(self) -> Dict[str, Tensor]:
         """The entries of the state dict beside the parameters."""
