@@ -7,6 +7,7 @@
 #include "master/text.h"
 #include "swamp/activation.h"
 #include "swamp/c_api.h"
+#include "swamp/channel_norm.h"
 #include "swamp/float8.h"
 #include "swamp/product.h"
 #include "swamp/rows.h"
@@ -80,6 +81,11 @@ swamp::Matrices read(const swamp_matrices* pointer, const char* name) {
   return {pointer->data,        pointer->batch,      pointer->rows,
           pointer->columns,     pointer->batch_step, pointer->row_step,
           pointer->column_step, pointer->dtype};
+}
+
+swamp::ChannelShape read(const swamp_channels* shape) {
+  require(shape, "shape");
+  return {shape->channels, shape->groups};
 }
 
 swamp_matrix matrix_or_none(const swamp_matrix* pointer) {
@@ -189,6 +195,59 @@ swamp_status swamp_log_softmax(swamp_machine* machine, const swamp_matrix* x,
                                const swamp_matrix* y) {
   return guarded([&] {
     swamp::log_softmax(matrix(x, "x"), matrix(y, "y"), machine_of(machine));
+  });
+}
+
+swamp_status swamp_log_softmax_backward(swamp_machine* machine,
+                                        const swamp_matrix* gradient,
+                                        const swamp_matrix* y,
+                                        const swamp_matrix* dx) {
+  return guarded([&] {
+    swamp::log_softmax_backward(matrix(gradient, "gradient"), matrix(y, "y"),
+                                matrix(dx, "dx"), machine_of(machine));
+  });
+}
+
+swamp_status swamp_sum(swamp_machine* machine, const swamp_tensor* x,
+                       size_t outer, size_t terms, size_t inner,
+                       const void* factor, double* sums) {
+  return guarded([&] {
+    require(x, "x");
+    swamp::sum(*x, {outer, terms, inner}, sums, machine_of(machine), factor);
+  });
+}
+
+swamp_status swamp_channel_statistics(swamp_machine* machine,
+                                      const swamp_matrix* x,
+                                      const swamp_channels* shape, double eps,
+                                      float* mean, float* variance,
+                                      float* rstd) {
+  return guarded([&] {
+    swamp::channel_statistics(matrix(x, "x"), read(shape), eps, mean, variance,
+                              rstd, machine_of(machine));
+  });
+}
+
+swamp_status swamp_channel_norm(swamp_machine* machine, const swamp_matrix* x,
+                                const swamp_channels* shape, const float* mean,
+                                const float* rstd, const float* weight,
+                                const float* bias, const swamp_matrix* y) {
+  return guarded([&] {
+    swamp::channel_norm(matrix(x, "x"), read(shape), mean, rstd, weight, bias,
+                        matrix(y, "y"), machine_of(machine));
+  });
+}
+
+swamp_status swamp_channel_norm_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const swamp_channels* shape, const float* mean, const float* rstd,
+    const float* weight, int32_t is_fixed, const swamp_matrix* dx,
+    float* dweight, float* dbias) {
+  return guarded([&] {
+    swamp::channel_norm_backward(matrix(gradient, "gradient"), matrix(x, "x"),
+                                 read(shape), mean, rstd, weight, is_fixed != 0,
+                                 matrix_or_none(dx), dweight, dbias,
+                                 machine_of(machine));
   });
 }
 

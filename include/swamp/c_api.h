@@ -458,6 +458,13 @@ SWAMP_API swamp_status swamp_log_softmax(swamp_machine* machine,
                                          const swamp_matrix* x,
                                          const swamp_matrix* y);
 
+/** swamp_log_softmax_backward sets each row of dx to
+ * gradient - exp(y) * sum(gradient); dx may be gradient or y. */
+SWAMP_API swamp_status swamp_log_softmax_backward(swamp_machine* machine,
+                                                  const swamp_matrix* gradient,
+                                                  const swamp_matrix* y,
+                                                  const swamp_matrix* dx);
+
 /** swamp_norm_options: see NormOptions in rows.h. */
 typedef struct {
   uint32_t struct_size;         /**< sizeof(swamp_norm_options) */
@@ -503,6 +510,63 @@ SWAMP_API swamp_status swamp_residual_add(swamp_machine* machine,
                                           const swamp_matrix* residual,
                                           const swamp_matrix* x,
                                           const swamp_row_vector* bias);
+
+/** @} */
+
+/**
+ * @defgroup c_channels C: BatchNorm, GroupNorm, sums
+ * The same in C++: channel_norm.h.
+ * @{ */
+
+/** swamp_sum adds up the middle dimension of an array [outer, terms, inner], or
+ * of its product with another; see sum() in channel_norm.h. Errors are those of
+ * the row operators.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param x float16, bfloat16, float32 or float64
+ * @param outer elements of the dimensions before
+ * @param terms elements of each sum; of 0 the sum is 0
+ * @param inner elements of the dimensions after
+ * @param factor the data of an array like x, by whose elements the terms are
+ *   multiplied, in double; needs an inner of 1; NULL: 1
+ * @param[out] sums [outer, inner] */
+SWAMP_API swamp_status swamp_sum(swamp_machine* machine, const swamp_tensor* x,
+                                 size_t outer, size_t terms, size_t inner,
+                                 const void* factor, double* sums);
+
+/** swamp_channels divides the rows of a matrix, which are the positions of one
+ * channel of one image: see ChannelShape in channel_norm.h. */
+typedef struct {
+  size_t channels; /**< a divisor of the rows */
+  /** 0: BatchNorm, a mean for each of the channels; else GroupNorm, a mean for
+   * each of the groups of each image, image by image; a divisor of channels */
+  size_t groups;
+} swamp_channels;
+
+/** swamp_channel_statistics computes means and variances, one for each channel,
+ * or group of an image, and rstd = 1 / sqrt(variance + eps). variance may be
+ * NULL: not wanted. */
+SWAMP_API swamp_status swamp_channel_statistics(swamp_machine* machine,
+                                                const swamp_matrix* x,
+                                                const swamp_channels* shape,
+                                                double eps, float* mean,
+                                                float* variance, float* rstd);
+
+/** swamp_channel_norm sets y to (x - mean) * (rstd * weight) + bias. weight and
+ * bias, one value for each channel, may be NULL; y may be x. */
+SWAMP_API swamp_status swamp_channel_norm(
+    swamp_machine* machine, const swamp_matrix* x, const swamp_channels* shape,
+    const float* mean, const float* rstd, const float* weight,
+    const float* bias, const swamp_matrix* y);
+
+/** swamp_channel_norm_backward computes the gradients of x, weight and bias. If
+ * is_fixed is 1, mean and rstd do not depend on x (running statistics). dx,
+ * which may be gradient, dweight and dbias may be NULL: not computed. */
+SWAMP_API swamp_status swamp_channel_norm_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const swamp_channels* shape, const float* mean, const float* rstd,
+    const float* weight, int32_t is_fixed, const swamp_matrix* dx,
+    float* dweight, float* dbias);
 
 /** @} */
 

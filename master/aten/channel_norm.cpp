@@ -205,10 +205,7 @@ struct ChannelRows {
   Tensor result(const Tensor& y, const Tensor& x) const {
     const Tensor values =
         is_turned ? y.t().reshape(x.sizes()) : y.view(x.sizes());
-    const at::MemoryFormat format = x.suggest_memory_format();
-    return values.is_contiguous(format)
-               ? values
-               : at::empty_like(x, format).copy_(values);
+    return contiguous(values, x.suggest_memory_format());
   }
   // empty() returns a result's rows, with their matrix.
   std::pair<Tensor, Matrix> empty() const {

@@ -78,7 +78,7 @@ bool is_vector(const OptionalTensor& vector, const Tensor& x,
 
 // as_rows() returns a contiguous matrix whose rows are along dimension `dim`.
 Tensor as_rows(const Tensor& x, std::int64_t dim) {
-  return x.movedim(dim, -1).contiguous().view({-1, x.size(dim)});
+  return contiguous(x.movedim(dim, -1)).view({-1, x.size(dim)});
 }
 
 // from_rows() is the inverse: it returns a contiguous tensor of x's shape.
@@ -172,13 +172,13 @@ Tensor softmax_backward(const Tensor& grad, const Tensor& y, std::int64_t dim,
 // not decompose as it does PyTorch's.
 Tensor opaque_log_softmax(const Tensor& x, std::int64_t dim) {
   if (x.is_meta()) return at::empty_like(x, at::MemoryFormat::Contiguous);
-  return log_softmax(x, dim, false).contiguous();
+  return contiguous(log_softmax(x, dim, false));
 }
 
 Tensor opaque_log_softmax_backward(const Tensor& grad, const Tensor& y,
                                    std::int64_t dim) {
   if (y.is_meta()) return at::empty_like(y, at::MemoryFormat::Contiguous);
-  return log_softmax_backward(grad, y, dim, y.scalar_type()).contiguous();
+  return contiguous(log_softmax_backward(grad, y, dim, y.scalar_type()));
 }
 
 struct AutogradLogSoftmax : torch::autograd::Function<AutogradLogSoftmax> {

@@ -1,8 +1,15 @@
 #include "master/aten/row_tensors.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <utility>
+#include <vector>
+
+#include "master/aten/checks.h"
+#include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
+#include "swamp/convolution.h"
 
 namespace swamp::aten {
 
@@ -36,8 +43,52 @@ void require_targets(const std::int64_t* targets, std::int64_t count,
   }
 }
 
+at::Tensor contiguous(const at::Tensor& x, at::MemoryFormat format) {
+  if (x.is_contiguous(format)) return x;
+  const at::ScalarType type = x.scalar_type();
+  if (!x.is_cpu() || !is_dense(x) || x.numel() == 0 || is_lazy(x) ||
+      (!is_half(type) && type != at::kFloat) ||
+      !is_aligned(address_of(x), x.element_size())) {
+    return x.contiguous(format);
+  }
+  const at::Tensor result = at::empty(x.sizes(), x.options(), format);
+  // Dimensions that follow each other in both tensors are one.
+  struct Dimension {
+    std::int64_t size, from, to;  // from and to: strides
+  };
+  std::vector<Dimension> all;
+  for (std::int64_t i = 0; i < x.dim(); ++i) {
+    const Dimension one{x.size(i), x.stride(i), result.stride(i)};
+    if (one.size == 1) continue;
+    if (!all.empty() && all.back().from == one.size * one.from &&
+        all.back().to == one.size * one.to) {
+      all.back() = {all.back().size * one.size, one.from, one.to};
+    } else {
+      all.push_back(one);
+    }
+  }
+  if (all.size() == 2) all.insert(all.begin(), {1, x.numel(), x.numel()});
+  if (all.size() == 3 && all[0].from == all[0].to) {
+    // The rows and columns of `x` in memory.
+    if (all[1].from < all[2].from) std::swap(all[1], all[2]);
+    const std::int64_t rows = all[1].size, columns = all[2].size;
+    if (all[2].from == 1 && all[1].from == columns && all[1].to == 1 &&
+        all[2].to == rows && all[0].from == rows * columns) {
+      translated([&] {
+        transpose(static_cast<std::size_t>(all[0].size),
+                  static_cast<std::size_t>(rows),
+                  static_cast<std::size_t>(columns), *scalar_type(type),
+                  const_data(x), mutable_data(result));
+      });
+      return result;
+    }
+  }
+  result.copy_(x);
+  return result;
+}
+
 at::Tensor row_major(const at::Tensor& tensor) {
-  at::Tensor result = resolved(tensor).contiguous();
+  at::Tensor result = contiguous(resolved(tensor));
   const bool aligned = is_aligned(address_of(result), result.element_size());
   return aligned ? result : result.clone();
 }

@@ -30,6 +30,12 @@ void require_like(const at::Tensor& tensor, const char* name,
 void require_targets(const std::int64_t* targets, std::int64_t count,
                      std::int64_t classes, std::int64_t ignore_index);
 
+// contiguous() returns x.contiguous(format). If that transposes matrices, as
+// between channels first and channels last, swamp's kernel copies them, because
+// PyTorch's copy takes several times as long.
+at::Tensor contiguous(const at::Tensor& x,
+                      at::MemoryFormat format = at::MemoryFormat::Contiguous);
+
 // row_major() returns the tensor, or a copy with its values in memory,
 // contiguous and aligned.
 at::Tensor row_major(const at::Tensor& tensor);

@@ -86,8 +86,49 @@ int c_abi_rows(void) {
   for (i = 0; i < 6; ++i) CHECK(fabs((double)dx[i]) < 1e-4);
   OK(swamp_log_softmax(NULL, &mx, &my));
   CHECK(near(y[2], 2 - log(sum)) && near(y[3], -log(sum)));
+  OK(swamp_log_softmax_backward(NULL, &mx, &my, &mdx));
+  CHECK(near(dx[1], 1 - 3 * e / sum) && near(dx[3], 3 - 12 / sum));
   OK(swamp_residual_add(NULL, &mr, &mx, &weight));
   CHECK(residual[0] == 1 && residual[5] == 8);
+  {
+    /* One image of 2 channels; the groups of GroupNorm are the channels. */
+    const swamp_channels batch = {2, 0}, groups = {2, 2}, bad = {4, 0};
+    const swamp_tensor all = {x, 6, SWAMP_FLOAT32};
+    double sums[3];
+    float variance[2];
+    OK(swamp_sum(NULL, &all, 2, 3, 1, NULL, sums));
+    CHECK(sums[0] == 3 && sums[1] == 12);
+    OK(swamp_sum(NULL, &all, 2, 3, 1, x, sums));
+    CHECK(sums[0] == 5 && sums[1] == 50);
+    OK(swamp_sum(NULL, &all, 1, 2, 3, NULL, sums));
+    CHECK(sums[0] == 3 && sums[2] == 7);
+    OK(swamp_channel_statistics(NULL, &mx, &batch, 1, mean, variance, rstd));
+    CHECK(mean[1] == 4 && near(variance[1], 2.0 / 3));
+    CHECK(near(rstd[0], 1 / sqrt(5.0 / 3)));
+    OK(swamp_channel_statistics(NULL, &mx, &groups, 1, mean, NULL, rstd));
+    OK(swamp_channel_norm(NULL, &mx, &groups, mean, rstd, weights, gradients,
+                          &my));
+    CHECK(near(y[0], 1 - sqrt(0.6)) && near(y[5], 1 + 2 * sqrt(0.6)));
+    OK(swamp_channel_norm_backward(NULL, &mx, &mx, &batch, mean, rstd, weights,
+                                   1, &mdx, dweight, dbias));
+    CHECK(near(dx[5], 10 * sqrt(0.6)) && dbias[1] == 12);
+    CHECK(near(dweight[0], 2 * sqrt(0.6)));
+    OK(swamp_channel_norm_backward(NULL, &mx, &mx, &batch, mean, rstd, NULL, 0,
+                                   &mdx, NULL, NULL));
+    CHECK(near(dx[0], -0.6 * sqrt(0.6)));
+    INVALID(swamp_sum(NULL, &all, 2, 2, 1, NULL, sums), "x.count: got 6");
+    INVALID(swamp_sum(NULL, &all, 1, 2, 3, x, sums), "shape.inner: got 3");
+    INVALID(swamp_sum(NULL, &all, 2, 3, 1, NULL, NULL), "sums");
+    INVALID(swamp_sum(NULL, NULL, 2, 3, 1, NULL, sums), "x");
+    INVALID(swamp_channel_norm(NULL, &mx, NULL, mean, rstd, NULL, NULL, &my),
+            "shape");
+    INVALID(swamp_channel_norm(NULL, &mx, &bad, mean, rstd, NULL, NULL, &my),
+            "shape.channels: got 4");
+    INVALID(swamp_channel_norm_backward(NULL, &mx, &mx, &batch, NULL, rstd,
+                                        NULL, 0, &mdx, NULL, NULL),
+            "mean");
+    CHECK(sums[0] == 3 && near(y[0], 1 - sqrt(0.6)));
+  }
   {
     float both[] = {1, -1, 3, 4}, out[2], halves[4];
     swamp_matrix gate = {both, 1, 2, SWAMP_FLOAT32}, up = gate, to = gate;

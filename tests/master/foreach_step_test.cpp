@@ -19,48 +19,128 @@ namespace {
 
 namespace reference = slave::reference;
 
-// Arrays is what a step works on.
+constexpr StepScaling kScaling{0.125f, 0.7f};
+constexpr std::size_t kBlock = kMomentBlock;
+constexpr std::uint64_t kSeed = 42;
+
+// Names the first operands of all steps; 8-bit moments also have absmax.
+using At = slave::AdamBlockOperand;
+
+// StepCase is a kind of weights and moments: the kernel for it.
+struct StepCase {
+  KernelFamily family;
+  slave::Formats formats;
+  bool model = true;
+  bool float8 = false;
+
+  const KernelInfo& info() const {
+    return slave::kKernels[slave::kernel_of(family, formats)];
+  }
+  bool is_8_bit() const { return info().operands[At::m].type == kNoScalarType; }
+  // Returns the type of an operand; codes are bytes of any type.
+  ScalarType type(int operand) const {
+    return operand >= At::m && is_8_bit()
+               ? (float8 ? kFloat8E4M3FN : kFloat8E5M2)
+               : static_cast<ScalarType>(info().operands[operand].type);
+  }
+  bool amsgrad() const { return family == KernelFamily::adam_amsgrad; }
+  bool kahan() const {
+    return family == KernelFamily::adam_kahan ||
+           family == KernelFamily::adam_8bit_kahan;
+  }
+  bool stochastic() const {
+    return family == KernelFamily::adam_stochastic ||
+           family == KernelFamily::adam_8bit_stochastic;
+  }
+  // The type of the model's weights, or of the compensations.
+  ScalarType more() const {
+    return family == KernelFamily::adam || amsgrad()
+               ? static_cast<ScalarType>(formats.b)
+               : type(At::gradient);
+  }
+};
+const StepCase kStepCases[] = {
+    {KernelFamily::adam, {kFloat16, kFloat16}},
+    {KernelFamily::adam, {kBFloat16, kBFloat16}},
+    {KernelFamily::adam, {kFloat32, kFloat16}},
+    {KernelFamily::adam, {kFloat32, kBFloat16}},
+    {KernelFamily::adam_amsgrad, {kFloat16, kFloat16}},
+    {KernelFamily::adam_amsgrad, {kFloat32, kBFloat16}},
+    {KernelFamily::adam_stochastic, {kFloat16, kFloat16, kFloat32}, false},
+    {KernelFamily::adam_stochastic, {kBFloat16, kBFloat16, kBFloat16}, false},
+    {KernelFamily::adam_stochastic, {kFloat32, kFloat32, kBFloat16}, false},
+    {KernelFamily::adam_stochastic,
+     {kBFloat16, kFloat32, kBFloat16, kBFloat16}},
+    {KernelFamily::adam_kahan, {kFloat16, kBFloat16}, false},
+    {KernelFamily::adam_8bit, {kFloat32}, false},
+    {KernelFamily::adam_8bit, {kFloat16, kFloat16}},
+    {KernelFamily::adam_8bit_stochastic, {kBFloat16}, false},
+    {KernelFamily::adam_8bit_kahan, {kBFloat16}, false},
+    {KernelFamily::adam_8bit, {kFloat32}, false, true},
+    {KernelFamily::adam_8bit, {kBFloat16, kBFloat16}, true, true},
+    {KernelFamily::adam_8bit_stochastic, {kFloat16}, false, true},
+    {KernelFamily::adam_8bit_kahan, {kFloat16}, false, true}};
+
+std::vector<std::size_t> absmax_counts() {
+  std::vector<std::size_t> counts;
+  for (const std::size_t count : kListCounts) {
+    counts.push_back((count + kBlock - 1) / kBlock * 2);
+  }
+  return counts;
+}
+
+// Arrays is what a step works on. `more` is the model's weights or the
+// compensations.
 struct Arrays {
-  Arrays(ScalarType gradient_type, ScalarType model_type)
-      : gradients(gradient_type, kListCounts, 1),
-        params(kFloat32, kListCounts),
-        first(kFloat32, kListCounts, 2),
-        second(kFloat32, kListCounts),
+  explicit Arrays(const StepCase& one)
+      : gradients(one.type(At::gradient), kListCounts, 1),
+        params(one.type(At::weight), kListCounts),
+        first(one.type(At::m), kListCounts, 2),
+        second(one.type(At::v), kListCounts),
         largest(kFloat32, kListCounts, 2),
-        model(model_type, kListCounts, 1) {
+        more(one.more(), kListCounts, 1),
+        absmax(kFloat32, absmax_counts()) {
     Random random(17);
     gradients.fill_values(3, random);
     params.fill_values(1, random);
-    first.fill_values(0.1, random);
-    second.fill_values(0.1, random);
-    largest.fill_values(0.1, random);
-    for (FormatList* squares : {&second, &largest}) {  // none are negative
-      for (const Tensor& tensor : squares->tensors()) {
-        auto* v = static_cast<float*>(tensor.data);
-        for (std::size_t i = 0; i < tensor.count; ++i) v[i] = std::fabs(v[i]);
+    more.fill_values(1e-4, random);
+    for (FormatList* list : {&first, &second, &largest, &absmax}) {
+      const bool is_codes =
+          one.is_8_bit() && !one.float8 && (list == &first || list == &second);
+      if (is_codes) {
+        list->fill_any_bits(random);
+        continue;
+      }
+      list->fill_values(0.1, random);
+      if (list == &first) continue;
+      for (const Tensor& tensor : list->tensors()) {  // none are negative
+        const Format& format = format_of(tensor.dtype);
+        for (std::size_t i = 0; i < tensor.count; ++i) {
+          store_bits(format, tensor.data, i,
+                     load_bits(format, tensor.data, i) & ~format.sign());
+        }
       }
     }
   }
   bool operator==(const Arrays& other) const {
     return gradients == other.gradients && params == other.params &&
            first == other.first && second == other.second &&
-           largest == other.largest && model == other.model;
+           largest == other.largest && more == other.more &&
+           absmax == other.absmax;
   }
-  FormatList gradients, params, first, second, largest, model;
+  FormatList gradients, params, first, second, largest, more, absmax;
 };
 
-constexpr StepScaling kScaling{0.125f, 0.7f};
-
-// adam_step() is amsgrad if the list is not empty; both flags together, because
-// maximize changes one number.
-AdamStep adam_step(TensorList largest = {}) {
+// adam_step() has both flags of amsgrad together, because maximize changes one
+// number.
+AdamStep adam_step(bool amsgrad = false) {
   AdamStep step;
   step.lr = 0.01;
   step.weight_decay = 0.1;
   step.decoupled = true;
   step.step = 3;
-  step.amsgrad = step.maximize = largest.count() != 0;
-  step.max_exp_avg_sqs = largest;
+  step.seed = kSeed;
+  step.amsgrad = step.maximize = amsgrad;
   return step;
 }
 
@@ -82,162 +162,6 @@ slave::AdamArgs adam_args(float sign) {
   return args;
 }
 
-// run_reference() runs a kernel on lists, one for each of its operands.
-using Lists = std::vector<std::vector<Tensor>>;
-
-void run_reference(KernelFunction kernel, const void* args,
-                   const Lists& lists) {
-  Result result;
-  for (std::size_t i = 0; i < lists[0].size(); ++i) {
-    std::vector<void*> operands;
-    for (const std::vector<Tensor>& list : lists) {
-      operands.push_back(list[i].data);
-    }
-    operands.resize(kMaxOperands);
-    kernel(args, Tile{operands.data(), lists[0][i].count}, result);
-  }
-}
-
-struct AdamCase {
-  ScalarType gradient, model;
-  bool amsgrad = false;
-
-  void expect(Arrays& a) const {
-    const slave::AdamArgs args = adam_args(amsgrad ? -1.0f : 1.0f);
-    Lists lists = {a.gradients.tensors(), a.params.tensors(), a.first.tensors(),
-                   a.second.tensors()};
-    if (amsgrad) lists.push_back(a.largest.tensors());
-    lists.push_back(a.model.tensors());
-    const auto family =
-        amsgrad ? KernelFamily::adam_amsgrad : KernelFamily::adam;
-    run_reference(reference::reference_of(family, {gradient, model}), &args,
-                  lists);
-  }
-};
-constexpr AdamCase kAdamCases[] = {
-    {kFloat16, kFloat16},       {kBFloat16, kBFloat16},
-    {kFloat32, kFloat16},       {kFloat32, kBFloat16},
-    {kFloat16, kFloat16, true}, {kFloat32, kBFloat16, true}};
-
-void step_adam(Arrays& arrays, bool amsgrad) {
-  const std::vector<Tensor> largest =
-      amsgrad ? arrays.largest.tensors() : std::vector<Tensor>();
-  foreach_adam_(arrays.params.tensors(), arrays.gradients.tensors(),
-                arrays.first.tensors(), arrays.second.tensors(),
-                arrays.model.tensors(), adam_step(largest), kScaling);
-}
-
-TEST(ForeachAdam, IsTheKernelOfItsFormula) {
-  for (const AdamCase& one : kAdamCases) {
-    SCOPED_TRACE(std::to_string(one.gradient) + " " +
-                 std::to_string(one.model));
-    Arrays actual(one.gradient, one.model);
-    Arrays expected = actual;
-    one.expect(expected);
-    step_adam(actual, one.amsgrad);
-    EXPECT_TRUE(actual == expected);
-  }
-}
-
-// ---- Less memory
-
-// Names the first operands of all compact steps.
-using At = slave::AdamBlockOperand;
-
-// CompactCase is a kind of weights and moments: the kernel for it.
-struct CompactCase {
-  KernelFamily family;
-  slave::Formats formats;
-  bool model = false;
-  bool float8 = false;
-
-  const KernelInfo& info() const {
-    return slave::kKernels[slave::kernel_of(family, formats)];
-  }
-  bool is_8_bit() const { return info().operands[At::m].type == kNoScalarType; }
-  // Returns the type of an operand; codes are bytes of any type.
-  ScalarType type(int operand) const {
-    return operand >= At::m && is_8_bit()
-               ? (float8 ? kFloat8E4M3FN : kFloat8E5M2)
-               : static_cast<ScalarType>(info().operands[operand].type);
-  }
-  bool kahan() const {
-    return family == KernelFamily::adam_kahan ||
-           family == KernelFamily::adam_8bit_kahan;
-  }
-  bool stochastic() const {
-    return family == KernelFamily::adam_stochastic ||
-           family == KernelFamily::adam_8bit_stochastic;
-  }
-};
-const CompactCase kCompactCases[] = {
-    {KernelFamily::adam_stochastic, {kFloat16, kFloat16, kFloat32}},
-    {KernelFamily::adam_stochastic, {kBFloat16, kBFloat16, kBFloat16}},
-    {KernelFamily::adam_stochastic, {kFloat32, kFloat32, kBFloat16}},
-    {KernelFamily::adam_stochastic,
-     {kBFloat16, kFloat32, kBFloat16, kBFloat16},
-     true},
-    {KernelFamily::adam_kahan, {kFloat16, kBFloat16}},
-    {KernelFamily::adam_8bit, {kFloat32}},
-    {KernelFamily::adam_8bit, {kFloat16, kFloat16}, true},
-    {KernelFamily::adam_8bit_stochastic, {kBFloat16}},
-    {KernelFamily::adam_8bit_kahan, {kBFloat16}},
-    {KernelFamily::adam_8bit, {kFloat32}, false, true},
-    {KernelFamily::adam_8bit, {kBFloat16, kBFloat16}, true, true},
-    {KernelFamily::adam_8bit_stochastic, {kFloat16}, false, true},
-    {KernelFamily::adam_8bit_kahan, {kFloat16}, false, true}};
-
-constexpr std::size_t kBlock = kMomentBlock;
-
-std::vector<std::size_t> absmax_counts() {
-  std::vector<std::size_t> counts;
-  for (const std::size_t count : kListCounts) {
-    counts.push_back((count + kBlock - 1) / kBlock * 2);
-  }
-  return counts;
-}
-
-// CompactArrays is what such a step works on. `more` is the model's weights or
-// the compensations.
-struct CompactArrays {
-  explicit CompactArrays(const CompactCase& one)
-      : gradients(one.type(At::gradient), kListCounts, 1),
-        params(one.type(At::weight), kListCounts),
-        first(one.type(At::m), kListCounts, 2),
-        second(one.type(At::v), kListCounts),
-        more(one.type(At::gradient), kListCounts, 1),
-        absmax(kFloat32, absmax_counts()) {
-    Random random(23);
-    gradients.fill_values(3, random);
-    params.fill_values(1, random);
-    more.fill_values(1e-4, random);
-    absmax.fill_values(0.1, random);
-    if (one.is_8_bit() && !one.float8) {
-      first.fill_any_bits(random);
-      second.fill_any_bits(random);
-    } else {
-      first.fill_values(0.1, random);
-      second.fill_values(0.1, random);
-    }
-    for (FormatList* list : {&second, &absmax}) {  // none are negative
-      if (list == &second && one.is_8_bit() && !one.float8) continue;
-      for (const Tensor& tensor : list->tensors()) {
-        const Format& format = format_of(tensor.dtype);
-        for (std::size_t i = 0; i < tensor.count; ++i) {
-          store_bits(format, tensor.data, i,
-                     load_bits(format, tensor.data, i) & ~format.sign());
-        }
-      }
-    }
-  }
-  bool operator==(const CompactArrays& other) const {
-    return gradients == other.gradients && params == other.params &&
-           first == other.first && second == other.second &&
-           more == other.more && absmax == other.absmax;
-  }
-  FormatList gradients, params, first, second, more, absmax;
-};
-
 // The key of a tensor is the finalizer of splitmix64, applied to seed, step,
 // id.
 constexpr std::uint64_t mixed(std::uint64_t x) {
@@ -249,30 +173,31 @@ constexpr std::uint64_t mixed(std::uint64_t x) {
 // The first number of the published splitmix64 with the seed 1234567.
 static_assert(mixed(1234567 + 0x9e3779b97f4a7c15U) == 6457827717110365317U);
 
-constexpr std::uint64_t kSeed = 42;
-
-void expect_compact(CompactArrays& arrays, const CompactCase& one) {
-  slave::AdamBlockArgs args{adam_args(1.0f), 0, one.float8 ? 1u : 0u};
+// expect_step() computes the step by the reference of its kernel.
+void expect_step(Arrays& arrays, const StepCase& one) {
+  slave::AdamBlockArgs args{adam_args(one.amsgrad() ? -1.0f : 1.0f), 0,
+                            one.float8 ? 1u : 0u};
   const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
              m = arrays.first.tensors(), v = arrays.second.tensors(),
-             more = arrays.more.tensors(), absmax = arrays.absmax.tensors();
+             largest = arrays.largest.tensors(), more = arrays.more.tensors(),
+             absmax = arrays.absmax.tensors();
+  const KernelFunction kernel =
+      reference::reference_of(one.family, one.formats);
   Result result;
   for (std::size_t i = 0; i < g.size(); ++i) {
     const std::uint64_t bits =
         mixed(mixed(mixed(kSeed + 0x9e3779b97f4a7c15U) + 3) + 100 + i);
     slave::RoundingKey key{static_cast<std::uint32_t>(bits),
                            static_cast<std::uint32_t>(bits >> 32)};
-    const bool has_more = one.model || one.kahan();
-    const KernelFunction kernel =
-        reference::reference_of(one.family, one.formats);
+    std::vector<void*> last;
+    if (one.amsgrad()) last.push_back(largest[i].data);
+    if (one.model || one.kahan()) last.push_back(more[i].data);
+    last.insert(last.end(), 2, &key);
     if (!one.is_8_bit()) {
-      void* const operands[] = {g[i].data,
-                                p[i].data,
-                                m[i].data,
-                                v[i].data,
-                                has_more ? more[i].data : &key,
-                                &key};
-      kernel(&args.adam, Tile{operands, g[i].count}, result);
+      std::vector<void*> operands = {g[i].data, p[i].data, m[i].data,
+                                     v[i].data};
+      operands.insert(operands.end(), last.begin(), last.end());
+      kernel(&args.adam, Tile{operands.data(), g[i].count}, result);
       continue;
     }
     // Block by block; the key's offset stands for the index.
@@ -283,24 +208,25 @@ void expect_compact(CompactArrays& arrays, const CompactCase& one) {
       };
       args.columns =
           static_cast<std::uint32_t>(std::min(kBlock, g[i].count - at));
-      void* const operands[] = {from(g[i], at),
-                                from(p[i], at),
-                                from(m[i], at),
-                                from(v[i], at),
-                                from(absmax[i], at / kBlock * 2),
-                                has_more ? from(more[i], at) : &key};
+      void* const operands[] = {
+          from(g[i], at),
+          from(p[i], at),
+          from(m[i], at),
+          from(v[i], at),
+          from(absmax[i], at / kBlock * 2),
+          last[0] == &key ? static_cast<void*>(&key) : from(more[i], at)};
       kernel(&args, Tile{operands, 1}, result);
       key.offset += kBlock;
     }
   }
 }
 
-// step_compact() is the step of the library.
-void step_compact(CompactArrays& arrays, const CompactCase& one) {
-  const bool is_8_bit = one.is_8_bit();
+// take_step() is the step of the library.
+void take_step(Arrays& arrays, const StepCase& one) {
   const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
              m = arrays.first.tensors(), v = arrays.second.tensors(),
-             more = arrays.more.tensors(), absmax = arrays.absmax.tensors();
+             largest = arrays.largest.tensors(), more = arrays.more.tensors(),
+             absmax = arrays.absmax.tensors();
   std::vector<BlockMoments> blocks;
   std::vector<std::uint64_t> ids;
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -309,26 +235,26 @@ void step_compact(CompactArrays& arrays, const CompactCase& one) {
                       static_cast<float*>(absmax[i].data)});
     ids.push_back(100 + i);
   }
-  AdamStep step = adam_step();
-  step.seed = kSeed;
+  AdamStep step = adam_step(one.amsgrad());
   step.ids = ids.data();
   step.stochastic = one.stochastic();
   const TensorList none;
+  if (one.amsgrad()) step.max_exp_avg_sqs = largest;
   if (one.kahan()) step.compensations = more;
-  if (is_8_bit) step.block_moments = blocks.data();
+  if (one.is_8_bit()) step.block_moments = blocks.data();
   step.float8_moments = one.float8;
-  foreach_adam_(p, g, is_8_bit ? none : TensorList(m),
-                is_8_bit ? none : TensorList(v),
+  foreach_adam_(p, g, one.is_8_bit() ? none : TensorList(m),
+                one.is_8_bit() ? none : TensorList(v),
                 one.model ? TensorList(more) : none, step, kScaling);
 }
 
-TEST(ForeachAdam, LessMemoryIsTheKernelOfItsFormula) {
-  for (const CompactCase& one : kCompactCases) {
+TEST(ForeachAdam, IsTheKernelOfItsFormula) {
+  for (const StepCase& one : kStepCases) {
     SCOPED_TRACE(one.info().name);
-    CompactArrays actual(one);
-    CompactArrays expected = actual;
-    expect_compact(expected, one);
-    step_compact(actual, one);
+    Arrays actual(one);
+    Arrays expected = actual;
+    expect_step(expected, one);
+    take_step(actual, one);
     EXPECT_TRUE(actual == expected);
   }
 }
@@ -382,9 +308,9 @@ TEST(ForeachAdam, LessMemoryRefusesWhatDoesNotFit) {
 // The fused step has the bits of the separate passes, one after another.
 template <class Step>
 void expect_fused_is_unfused(ScalarType gradient, Step step) {
-  Arrays fused(gradient, kBFloat16);
+  Arrays fused({KernelFamily::adam, {gradient, kBFloat16}});
   Arrays split = fused;
-  step(fused, fused.gradients.tensors(), fused.model.tensors(), kScaling);
+  step(fused, fused.gradients.tensors(), fused.more.tensors(), kScaling);
 
   FormatList main(kFloat32, kListCounts);
   foreach_cast_(main.tensors(), split.gradients.tensors());
@@ -394,7 +320,7 @@ void expect_fused_is_unfused(ScalarType gradient, Step step) {
   amp_foreach_non_finite_check_and_unscale_(main.tensors(), found_inf,
                                             kScaling.clip_coefficient);
   step(split, main.tensors(), std::vector<Tensor>(), StepScaling{});
-  foreach_cast_(split.model.tensors(), split.params.tensors());
+  foreach_cast_(split.more.tensors(), split.params.tensors());
   EXPECT_TRUE(fused == split);
 }
 

@@ -1,7 +1,7 @@
 // Softmax's mask, sums of LayerNorm, and the errors of all row operators. The
-// kernels' own tests compare every bit with the references; the softmax of the
-// golden records is in rows_golden_test.cpp, exact norms in
-// exact_golden_test.cpp, the same bits on every machine in operators_test.cpp.
+// softmax of the golden records is in rows_golden_test.cpp, exact norms in
+// exact_golden_test.cpp, the bits of the references, on every machine, in
+// operators_test.cpp.
 #include "swamp/rows.h"
 
 #include <gtest/gtest.h>

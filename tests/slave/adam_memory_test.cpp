@@ -8,9 +8,11 @@
 #include <limits>
 #include <vector>
 
-#include "row_cases.h"
+#include "run_kernel.h"
 #include "slave/block_code.h"
 #include "slave/kernel_args.h"
+#include "support/formats.h"
+#include "support/random.h"
 
 namespace swamp::test {
 namespace {
@@ -39,15 +41,13 @@ std::vector<double> round_many(const KernelTable& table, ScalarType type,
   for (int k = 0; k < keys; ++k) {
     RoundingKey key{static_cast<std::uint32_t>(k) * 0x9e3779b9U,
                     static_cast<std::uint32_t>(k) * 0x85ebca6bU};
-    Data g(type, count), weight(type, count);
-    for (std::size_t i = 0; i < count; ++i) {
-      g.set(i, 0);
-      weight.set(i, 0);
-    }
+    std::vector<std::uint16_t> g(count), weight(count);
     std::vector<float> m(count, 1.0f), v(count, 0.0f);
-    run_rows(table, id, &args,
-             {g.data(), weight.data(), m.data(), v.data(), &key}, count, 0);
-    for (std::size_t i = 0; i < count; ++i) results.push_back(weight.value(i));
+    run_kernel(table, id, &args,
+               {g.data(), weight.data(), m.data(), v.data(), &key}, count);
+    for (const std::uint16_t bits : weight) {
+      results.push_back(value_of(format_of(type), bits));
+    }
   }
   return results;
 }
@@ -73,7 +73,7 @@ TEST(StochasticRounding, IsUnbiasedAndKeepsWhatIsExact) {
                         {kFloat16, -0x1.8p-27f, -0x1p-24, 0},
                         {kFloat16, 0x1.008p-15f, 0x1.008p-15, 0x1.008p-15},
                         {kFloat16, -inf, -inf, -inf}};
-  const KernelTable& best = row_tables()[1];
+  const KernelTable& best = kernel_tables_here()[1];
   for (const Case& one : cases) {
     SCOPED_TRACE(one.value);
     const std::vector<double> results =
@@ -147,8 +147,8 @@ struct Block {
 
   void run(const KernelTable& table, AdamArgs numbers) {
     const AdamBlockArgs args{numbers, kBlockColumns, float8};
-    run_rows(table, kernel_of(F::adam_8bit, {kFloat32}), &args,
-             {g.data(), w.data(), m.data(), v.data(), absmax}, 1, 0);
+    run_kernel(table, kernel_of(F::adam_8bit, {kFloat32}), &args,
+               {g.data(), w.data(), m.data(), v.data(), absmax}, 1);
   }
 };
 
@@ -157,7 +157,7 @@ TEST(BlockCodes, AreBitsandbytesDynamicMap) {
   const std::vector<double> v_map = dynamic_map(false);
   ASSERT_EQ(m_map.size(), 256u);
   ASSERT_EQ(v_map.size(), 256u);
-  for (const KernelTable& table : row_tables()) {
+  for (const KernelTable& table : kernel_tables_here()) {
     SCOPED_TRACE(table.isa);
     // Every code has its value: w = 0 + 1 * m / (0 + 1).
     Block block;
@@ -197,7 +197,7 @@ TEST(BlockCodes, AreBitsandbytesDynamicMap) {
 // A moment gets the nearest code, or one of two at nearly the same distance.
 TEST(BlockCodes, AreNearest) {
   const std::vector<double> maps[] = {dynamic_map(true), dynamic_map(false)};
-  const KernelTable& best = row_tables()[1];
+  const KernelTable& best = kernel_tables_here()[1];
   AdamArgs args = keep_args();
   args.one_minus_beta1 = args.one_minus_beta2 = 1;  // m = g, v = g * g
   args.beta2 = 0;
@@ -262,7 +262,7 @@ TEST(BlockCodes, OfFloat8AreTorchaos) {
   args.beta2 = 0;
   AdamArgs keep = keep_args();
   keep.step_size = -1;  // w = 0 + m / (sqrt(v) + 1)
-  for (const KernelTable& table : row_tables()) {
+  for (const KernelTable& table : kernel_tables_here()) {
     SCOPED_TRACE(table.isa);
     Random random(4);
     for (const float first : firsts) {
@@ -302,7 +302,7 @@ TEST(BlockCodes, OfFloat8AreTorchaos) {
 // Gradients spread over many decades in a block, and then small ones: no update
 // is far above the learning rate, as it was when a v of 0 stood beside an m.
 TEST(BlockCodes, KeepUpdatesSmall) {
-  for (const KernelTable& table : row_tables()) {
+  for (const KernelTable& table : kernel_tables_here()) {
     SCOPED_TRACE(table.isa);
     for (const double decades : {3.5, 5.0, 8.0, 18.0}) {
       SCOPED_TRACE(decades);

@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
-#include "kernel_cases.h"
+#include "run_kernel.h"
 #include "slave/kernel_args.h"
-#include "slave/kernel_list.h"
+#include "support/formats.h"
 
 namespace swamp::test {
 namespace {
@@ -21,10 +21,9 @@ ScanPartial scan(const Format& format, const std::vector<std::uint64_t>& bits) {
     store_bits(format, data.data(), i, bits[i]);
   }
   ScanPartial partial{};
-  Result result;
-  void* const operands[] = {data.data()};
-  case_of(slave::kernel_of(KernelFamily::scan, {format.type}))
-      .reference(nullptr, Tile{operands, bits.size(), 0, &partial}, result);
+  const Result result =
+      run_kernel(kernel_tables_here()[0], kernel_of(F::scan, {format.type}),
+                 nullptr, {data.data()}, bits.size(), &partial);
   EXPECT_EQ(result.flagged_elements, partial.inf_count + partial.nan_count);
   return partial;
 }

@@ -6,9 +6,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernel_cases.h"
+#include "run_kernel.h"
 #include "slave/kernel_args.h"
-#include "slave/kernel_list.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::test {
@@ -49,7 +48,7 @@ slave::SgdArgs sgd_args(const std::uint32_t* bits, float sign) {
           a[5] != 0 ? 1u : 0u};
 }
 
-KernelId kernel_of(Step step) {
+KernelId kernel_of_step(Step step) {
   const KernelFamily family = step == Step::adam ? KernelFamily::adam
                               : step == Step::adam_amsgrad
                                   ? KernelFamily::adam_amsgrad
@@ -58,8 +57,8 @@ KernelId kernel_of(Step step) {
   return slave::kernel_of(family, {kFloat32});
 }
 
-// replay() takes one step by `function` and compares all that is written.
-void replay(const TorchStep& torch, KernelFunction function) {
+// replay() takes one step by a table and compares all that is written.
+void replay(const TorchStep& torch, const KernelTable& table) {
   std::uint32_t gradient[kCount], state[4][kCount] = {};
   std::memcpy(gradient, kGradient, sizeof gradient);
   std::memcpy(state[0], kWeight, sizeof kWeight);
@@ -71,14 +70,12 @@ void replay(const TorchStep& torch, KernelFunction function) {
   const float sign = torch.maximize ? -1.0f : 1.0f;
   const slave::AdamArgs adam = adam_args(torch.args, sign);
   const slave::SgdArgs sgd = sgd_args(torch.args, sign);
-  const KernelId kernel = kernel_of(torch.step);
+  const KernelId kernel = kernel_of_step(torch.step);
   const int written = slave::kKernels[kernel].operand_count - 1;
   const bool is_adam =
       torch.step == Step::adam || torch.step == Step::adam_amsgrad;
-  void* const operands[] = {gradient, state[0], state[1], state[2], state[3]};
-  Result result;
-  function(is_adam ? static_cast<const void*>(&adam) : &sgd,
-           Tile{operands, kCount}, result);
+  run_kernel(table, kernel, is_adam ? static_cast<const void*>(&adam) : &sgd,
+             {gradient, state[0], state[1], state[2], state[3]}, kCount);
   for (int s = 0; s < written; ++s) {
     for (std::size_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(state[s][i], torch.out[s][i])
@@ -92,13 +89,10 @@ void replay(const TorchStep& torch, KernelFunction function) {
 TEST(TorchSteps, SameBitsOnEveryIsa) {
   for (const TorchStep& torch : kTorchSteps) {
     SCOPED_TRACE(torch.text);
-    const KernelId kernel = kernel_of(torch.step);
-    for (const KernelTable* table : runnable_tables()) {
-      SCOPED_TRACE(table->isa);
-      replay(torch, *table->rows[kernel].function);
+    for (const KernelTable& table : kernel_tables_here()) {
+      SCOPED_TRACE(table.isa);
+      replay(torch, table);
     }
-    SCOPED_TRACE("reference");
-    replay(torch, case_of(kernel).reference);
   }
 }
 

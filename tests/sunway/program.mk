@@ -1,5 +1,5 @@
-# For programs without a Makefile of their own: a master.c or master.cpp, and any
-# number of slave sources. See the script run.
+# For programs without a Makefile of their own: a master.c (counting.c if there is
+# none) or master.cpp, and any number of slave sources. See the script run.
 master := $(wildcard master.c master.cpp)
 program: $(addsuffix .o,$(basename $(wildcard *.c *.cpp)))
 	$(CC) -mhybrid $^ -o $@ -lm -lm_slave -lpthread

@@ -8,11 +8,13 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "support/random.h"
 #include "swamp/activation.h"
 #include "swamp/attention.h"
 #include "swamp/channel_norm.h"
+#include "swamp/communicator.h"
 #include "swamp/convolution.h"
 #include "swamp/float8.h"
 #include "swamp/float_formats.h"
@@ -40,6 +42,7 @@ void masked_softmax(SeededCall& c, std::size_t variant) {
   options.scale = 0.3f;
   options.mask = {mask, 2, 2, rows};
   options.zero_masked_rows = variant == 0;
+  options.round_scale = variant != 0;
   const Matrix x = c.matrix(4 * rows);
   scaled_softmax(x, c.over(x), options, c.machine);
 }
@@ -102,25 +105,31 @@ void residual_add_bias(SeededCall& c, std::size_t) {
                 c.machine);
 }
 
-// Each function alone and in place, and as a gate: of two matrices, and of the
-// halves of one, whose other columns are not written.
-void activations(SeededCall& c, std::size_t variant) {
+// Each function alone and in place, and as a gate of two matrices.
+ActivationOptions function_of(std::size_t variant) {
   ActivationOptions options;
-  options.function = static_cast<Activation>(variant / 2);
+  options.function = static_cast<Activation>(variant);
   options.beta = 1.5f;
   options.threshold = 2;
   options.alpha = 1.25f;
+  return options;
+}
+void activations(SeededCall& c, std::size_t variant) {
+  const ActivationOptions options = function_of(variant);
   const Matrix x = c.matrix(), gradient = c.matrix();
-  if (variant % 2 == 0) {
-    activation(x, c.matrix(), options, c.machine);
-    c.next_call();
-    activation_backward(gradient, x, c.over(gradient), options, c.machine);
-    c.next_call();
-    activation(x, c.over(x), options, c.machine);
-    return;
-  }
   gated_activation(x, gradient, c.matrix(), options, c.machine);
   c.next_call();
+  activation(x, c.matrix(), options, c.machine);
+  c.next_call();
+  activation_backward(gradient, x, c.over(gradient), options, c.machine);
+  c.next_call();
+  activation(x, c.over(x), options, c.machine);
+}
+
+// A gate of the halves of a matrix, whose other columns are not written.
+void gates_with_gaps(SeededCall& c, std::size_t variant) {
+  ActivationOptions options = function_of(variant);
+  const Matrix x = c.matrix(), gradient = c.matrix();
   options.row_step = 2 * x.columns + 3;
   // Returns the left half of a matrix, or the right half.
   const auto halves = [&](Matrix all, std::size_t half) {
@@ -143,10 +152,14 @@ void activations(SeededCall& c, std::size_t variant) {
 void channel_rows(SeededCall& c, std::size_t variant) {
   const Matrix x = c.matrix(), gradient = c.matrix();
   const Tensor all{x.data, x.rows * x.columns, x.dtype};
-  auto* const sums = c.result<double>(x.rows + x.columns);
-  sum(all, {x.rows, x.columns, 1}, sums, c.machine);
-  c.next_call();
-  sum(all, {1, x.rows, x.columns}, sums + x.rows, c.machine);
+  auto* sums = c.result<double>(3 * x.rows + x.columns);
+  for (const void* factor :
+       {static_cast<void*>(nullptr), x.data, gradient.data}) {
+    sum(all, {x.rows, x.columns, 1}, sums, c.machine, factor);
+    c.next_call();
+    sums += x.rows;
+  }
+  sum(all, {1, x.rows, x.columns}, sums, c.machine);
   c.next_call();
   ChannelShape shape{x.rows % 3 == 0 ? x.rows / 3 : x.rows, 0};
   if (variant == 1) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
@@ -180,6 +193,32 @@ void moe_rows(SeededCall& c, std::size_t variant) {
   moe_permute(x, token_of, probs, permuted, c.machine);
   c.next_call();
   moe_unpermute(permuted, token_of, probs, sum, c.machine);
+}
+
+// int64 numbers, or a map; and the tokens of a map that stay.
+void moe_choices(SeededCall& c, std::size_t variant) {
+  ExpertChoices all = c.experts();
+  if (variant == 0) {
+    const auto* const narrow = static_cast<const std::int32_t*>(all.data);
+    all.data = c.made<std::int64_t>(all.count,
+                                    [&](std::size_t i) { return narrow[i]; });
+    all.kind = ExpertChoices::kInt64;
+  } else {
+    all.data = c.bytes(all.count * all.experts, variant + 1);
+    all.kind = ExpertChoices::kMap;
+  }
+  const std::size_t entries = all.count * (variant == 0 ? 1 : all.experts);
+  moe_histogram(all, c.result<std::int64_t>(all.experts), c.machine);
+  c.next_call();
+  moe_positions(all, static_cast<std::int64_t>(variant) * 3 - 1,
+                c.integers(entries), c.machine);
+  if (variant == 0) return;
+  c.next_call();
+  const Matrix probs = c.matrix(all.count, all.experts, c.dtype);
+  CapacityOptions options{5, DropPolicy::probs, variant == 2};
+  if (variant == 3) options.policy = DropPolicy::position;
+  moe_apply_capacity(probs, static_cast<const std::uint8_t*>(all.data), options,
+                     c.bytes(entries, 1), c.machine);
 }
 
 void moe_losses(SeededCall& c, std::size_t) {
@@ -235,7 +274,7 @@ void masked_attention(SeededCall& c, std::size_t variant) {
   } else if (variant == 1) {
     const float* const added = c.made<float>(q.heads * pairs, [&](auto i) {
       const bool hidden = i % 4 == 1 || i / k.rows % q.rows == 3;
-      return hidden ? -HUGE_VALF : static_cast<float>(i % 5) * 0.25f;
+      return hidden ? -HUGE_VALF : static_cast<float>(i % 5) * 0.25f - 16;
     });
     mask = {added, 1, q.heads, q.rows, k.rows, false, kFloat32};
   } else if (variant == 2) {
@@ -328,6 +367,9 @@ void quantize_matrix(SeededCall& c, std::size_t variant) {
                       {c.next(scales * (is_wide ? 4 : 1), std::nullopt), scales,
                        rule.scales}};
   };
+  if (scaling == S::te_nvfp4 && square) {
+    options.random = c.random(x.rows * x.columns);
+  }
   for (const int outputs : {1, 2, 3}) {
     if (rule.block == 0 && outputs != 1) break;
     options.hadamard = hadamard && outputs != 1;
@@ -365,6 +407,7 @@ void quantize_list(SeededCall& c, std::size_t variant) {
     if (x.count % elements != 0) continue;
     const std::size_t count = x.count / elements;
     const Tensor codes{c.next(count, std::nullopt), count, format};
+    if (variant == 2) options.random = c.random(x.count);
     auto* const counts = c.result<std::uint64_t>(3);
     auto* const largest = c.result<float>(2);
     largest[0] = amax(x, true, c.machine);
@@ -411,11 +454,12 @@ void convolutions(SeededCall& c, std::size_t variant) {
     std::size_t channels, filters, groups, kernel, height;
     long step, dilation;
   };
-  constexpr Shape kShapes[] = {{18, 18, 18, 3, 5, 1, 1},
-                               {5, 10, 5, 3, 9, 2, 1},
-                               {16, 16, 4, 2, 6, 1, 2},
-                               {6, 42, 2, 3, 5, 2, 1},
-                               {20, 20, 20, 3, 1, 1, 1}};
+  constexpr Shape kShapes[] = {
+      {18, 18, 18, 3, 5, 1, 1}, {5, 10, 5, 3, 9, 2, 1},
+      {16, 16, 4, 2, 6, 1, 2},  {6, 42, 2, 3, 5, 2, 1},
+      {20, 20, 20, 3, 1, 1, 1}, {5, 5, 5, 2, 4, 1, 1},
+      {9, 12, 3, 3, 7, 3, 1},   {8, 11, 1, 4, 9, 1, 2},
+      {1, 1, 1, 5, 9, 1, 1},    {2, 16, 2, 3, 9, 3, 2}};
   const Shape& one = kShapes[variant];
   const std::size_t width = c.size(cli::kSizeColumns) % 5 + 5;
   const auto of_size = [&](std::size_t size) {
@@ -491,14 +535,141 @@ void hadamard_rows(SeededCall& c, std::size_t) {
   hadamard_transform(x, c.over(x), c.machine);
 }
 
+// Factors of all kinds: ordinary ones, powers of two, and special ones.
+const float kFactors[] = {0.5f,      1,         0.7f, 65536,  0x1p-16f,
+                          0,         -0.0f,     -1,   1e-40f, 3.4e38f,
+                          0x1p-126f, HUGE_VALF, NAN};
+void scaled_lists(SeededCall& c, std::size_t variant) {
+  amp_foreach_non_finite_check_and_unscale_(
+      c.array(), *c.result<float>(), kFactors[variant],
+      c.result<OverflowReport>(), c.machine);
+}
+
+void norm_of_lists(SeededCall& c, std::size_t variant) {
+  auto* const norm = c.result<double>();
+  *norm = foreach_norm(c.array(), kFactors[variant], c.result<float>(),
+                       c.result<OverflowReport>(), c.machine);
+}
+
 void divided_lists(SeededCall& c, std::size_t variant) {
-  const float divisor = variant == 0 ? 3 : 0.5f;
+  const float divisor = variant == 0 ? 3 : kFactors[variant - 1];
   const Tensors in = c.array(), sum = c.float32();
   foreach_cast_(c.float32(), in, divisor, c.machine);
   c.next_call();
   foreach_accumulate_(sum, in, divisor, c.machine);
   c.next_call();
-  foreach_lerp_(sum, in, 1 / divisor, c.machine);
+  const float weight = std::fabs(divisor) > 1e30f ? 0.3f : divisor;
+  foreach_lerp_(sum, in, weight, c.machine);
+  c.next_call();
+  foreach_lerp_(c.array(), in, weight / 7, c.machine);
+}
+
+// The first step has no buffer to read.
+void sgd_options(SeededCall& c, std::size_t variant) {
+  SgdStep step;
+  step.lr = 0.1;
+  step.momentum = variant < 2 ? 0 : 0.9;
+  step.dampening = variant == 3 ? 0.3 : 0;
+  step.weight_decay = variant % 2 == 0 ? 0.01 : 0;
+  step.nesterov = variant > 3;
+  step.maximize = variant % 3 == 1;
+  step.first = variant == 2 || variant == 5;
+  const Tensors gradients = c.array(), params = c.float32(),
+                buffers = variant < 2 ? Tensors() : c.float32(),
+                model = c.dtype == kFloat32 ? Tensors() : c.array();
+  foreach_sgd_(params, gradients, buffers, model, step, {0.3f, 0.7f},
+               c.machine);
+}
+
+// Two thirds of the classes are other ranks'.
+void vocab_parallel(SeededCall& c, std::size_t variant) {
+  const std::size_t rows = c.size(cli::kSizeRows),
+                    columns = c.size(cli::kSizeColumns);
+  const auto* targets = c.made<std::int64_t>(rows, [&](std::size_t i) {
+    return i % 5 == 2 ? -100
+                      : static_cast<std::int64_t>(i * 7919 % (3 * columns));
+  });
+  const VocabularyPart part{static_cast<std::int64_t>(columns), 3 * columns};
+  CrossEntropyOptions options;
+  options.label_smoothing = variant == 0 ? 0 : 0.1;
+  const Matrix x = c.matrix();
+  float *const losses = c.of_rows(), *const lse = c.of_rows(),
+               *const low = c.of_rows(), *const gradients = c.of_rows();
+  *c.result<CrossEntropyTotal>() =
+      vocab_parallel_cross_entropy(Communicator::alone(), part, x, targets,
+                                   losses, lse, low, options, c.machine);
+  c.next_call();
+  vocab_parallel_cross_entropy_backward(part, x, targets, lse, low, gradients,
+                                        c.over(x), options, c.machine);
+}
+
+// Steps of amsgrad, and of Adam with less memory.
+struct AdamKind {
+  bool amsgrad, is_stochastic, has_sums, has_blocks, is_float8;
+  ScalarType moments = kBFloat16;
+};
+constexpr AdamKind kAdamKinds[] = {
+    {false, false, false, false, false, kFloat32},
+    {true, false, false, false, false, kFloat32},
+    {false, true, false, false, false},
+    {false, true, false, false, false, kFloat32},
+    {false, false, true, false, false},
+    {false, false, true, false, false, kFloat32},
+    {false, false, false, true, false},
+    {false, true, false, true, false},
+    {false, false, true, true, false},
+    {false, false, false, true, true},
+    {false, true, false, true, true},
+    {false, false, true, true, true}};
+constexpr std::size_t kFloat8Kinds = 9;  // the first of them
+void adam_options(SeededCall& c, std::size_t variant) {
+  AdamKind kind = kAdamKinds[variant];
+  const bool is_narrow = c.dtype != kFloat32,
+             rounds = kind.is_stochastic || kind.has_sums;
+  if (!is_narrow && rounds) {  // of float32 only moments can be rounded
+    kind.has_sums = false;
+    kind.is_stochastic = !kind.has_blocks;
+    kind.moments = kBFloat16;
+  }
+  const Tensors gradients = c.array(),
+                params = is_narrow && rounds ? c.array() : c.float32();
+  std::vector<std::uint64_t> ids;
+  std::vector<BlockMoments> blocks;
+  Tensors first, second, largest, sums, model;
+  for (const Tensor& one : params) {
+    ids.push_back(100 + ids.size());
+    if (!kind.has_blocks) continue;
+    const auto codes = [&] {
+      return static_cast<std::uint8_t*>(c.next(one.count, std::nullopt));
+    };
+    std::uint8_t *const m = codes(), *const v = codes();
+    const std::size_t count = (one.count + kMomentBlock - 1) / kMomentBlock;
+    float* const absmax = c.numbers(2 * count);
+    for (std::size_t i = 5; i < 2 * count; i += 7) absmax[i] = 0;
+    c.is_made(absmax);
+    blocks.push_back({m, v, absmax});
+  }
+  if (!kind.has_blocks) {
+    first = c.array(kind.moments), second = c.array(kind.moments);
+  }
+  if (kind.amsgrad) largest = c.float32();
+  if (kind.has_sums) sums = c.array();
+  if (is_narrow && !rounds) model = c.array();
+  AdamStep step;
+  step.step = variant % 3 == 0 ? 100000 : 3;  // no correction, and one
+  step.beta1 = variant % 4 == 1 ? 0.3 : 0.9;
+  step.weight_decay = 0.1;
+  step.decoupled = variant % 2 != 0;
+  step.amsgrad = step.maximize = kind.amsgrad;
+  step.max_exp_avg_sqs = largest;
+  step.stochastic = kind.is_stochastic;
+  step.compensations = sums;
+  if (kind.has_blocks) step.block_moments = blocks.data();
+  step.float8_moments = kind.is_float8;
+  step.seed = 42;
+  step.ids = ids.data();
+  foreach_adam_(params, gradients, first, second, model, step, {0.3f, 0.7f},
+                c.machine);
 }
 
 struct OptionRow {
@@ -512,12 +683,15 @@ constexpr OptionRow kOptionRows[] = {
     {"softmax_masked", cli::kOfMatrix, 2, masked_softmax},
     {"log_softmax", cli::kOfMatrix, 1, log_softmax_rows},
     {"cross_entropy_targets", cli::kOfMatrix, 4, cross_entropy_rows},
+    {"vocab_parallel", cli::kOfMatrix, 2, vocab_parallel},
     {"norm_both", cli::kOfMatrix, 4, norm_rows},
     {"residual_add_bias", cli::kOfMatrix, 1, residual_add_bias},
     // How matrices are divided does not depend on the function.
-    {"activation", cli::kOfMatrix, 34, activations, 2},
+    {"activation", cli::kOfMatrix, 17, activations, 1},
+    {"gates_with_gaps", cli::kOfMatrix, 17, gates_with_gaps, 1},
     {"channel_norm", cli::kOfMatrix, 3, channel_rows},
     {"moe_rows", cli::kOfTokens, 2, moe_rows},
+    {"moe_choices", cli::kOfChoices, 4, moe_choices, 1},
     {"moe_losses", cli::kOfTokens, 1, moe_losses},
     {"attention_masked", cli::kOfHeads, 7, masked_attention},
     {"quantize_blocks", cli::kOfMatrix, kRuleCount + 4, quantize_matrix},
@@ -525,15 +699,34 @@ constexpr OptionRow kOptionRows[] = {
     {"quantize", 0, 7, quantize_list},
     {"product", cli::kOfMatrix, 2, product_rows},
     {"scaled_product", cli::kOfMatrix, 1, scaled_product},
-    {"convolution", cli::kOfMatrix, 5, convolutions},
+    {"convolution", cli::kOfMatrix, 10, convolutions},
     {"hadamard_transform", cli::kOfMatrix, 1, hadamard_rows},
-    {"divided", 0, 2, divided_lists},
+    {"scaled", 0, std::size(kFactors), scaled_lists, 0},
+    {"norm_scaled", 0, std::size(kFactors), norm_of_lists, 0},
+    {"divided", 0, std::size(kFactors) + 1, divided_lists, 2},
+    {"sgd_options", 0, 6, sgd_options},
+    {"adam_options", 0, kFloat8Kinds, adam_options},
+    {"adam_float8", 0, std::size(kAdamKinds) - kFloat8Kinds,
+     [](SeededCall& c, std::size_t variant) {
+       adam_options(c, kFloat8Kinds + variant);
+     }},
 };
 
 // ---- Sizes
 
 // Empty, odd, small and large tensors, which are divided between slaves.
-constexpr std::size_t kCounts[] = {0, 1, 7, 100, 8191, 8193, 3, 0, 20001, 66};
+const std::vector<std::size_t> kCounts = {0,    1, 7, 100,   8191,
+                                          8193, 3, 0, 20001, 66};
+
+// Every count of vectors, batches and their tails, and every pattern of 16
+// bits.
+constexpr std::size_t kPatterns = 65536;
+std::vector<std::size_t> make_edge_counts() {
+  std::vector<std::size_t> counts(201);
+  std::iota(counts.begin(), counts.end(), std::size_t{0});
+  counts.insert(counts.end(), 3, kPatterns + 13);
+  return counts;
+}
 
 // The sizes of a row, in the order of SizeOption. Every second is causal if the
 // row takes that.
@@ -556,6 +749,22 @@ constexpr Values kChoices[] = {  // tokens, experts, choices
     {100000, 5, 3},
     {1500, 300, 2}};
 
+// Edges of vectors of 4 to 32 elements, of blocks and of pieces of rows.
+constexpr Values kEdgeMatrices[] = {
+    {3, 1},   {2, 2},   {5, 3},    {9, 7},    {7, 15},   {4, 16},   {9, 17},
+    {3, 31},  {2, 32},  {8, 33},   {13, 63},  {2, 64},   {5, 65},   {9, 100},
+    {2, 129}, {8, 255}, {3, 1000}, {2, 4095}, {2, 4097}, {2, 16384}};
+constexpr Values kEdgeHeads[] = {
+    {1, 1, 1, 1, 1},     {3, 1, 2, 5, 7},     {20, 1, 1, 3, 700},
+    {16, 1, 2, 70, 33},  {24, 1, 1, 33, 100}, {24, 2, 1, 100, 40},
+    {65, 1, 1, 67, 101}, {72, 1, 2, 37, 70},  {128, 1, 1, 37, 70},
+    {250, 1, 1, 20, 37}, {64, 1, 1, 64, 96},  {8, 1, 2, 70, 1300}};
+constexpr Values kEdgeTokens[] = {{3, 7, 2, 1},     {16, 50, 3, 1},
+                                  {33, 5, 7, 2},    {64, 100, 8, 2},
+                                  {129, 21, 64, 3}, {1000, 9, 129, 1}};
+constexpr Values kEdgeChoices[] = {{5, 2, 1},   {7, 1, 1},     {100, 7, 1},
+                                   {33, 64, 2}, {100, 129, 1}, {6, 7, 3}};
+
 // models() returns the dtypes that an operation with --to writes.
 std::vector<std::optional<ScalarType>> models(const OperationRow& row,
                                               ScalarType dtype) {
@@ -564,17 +773,21 @@ std::vector<std::optional<ScalarType>> models(const OperationRow& row,
   return {std::nullopt, std::string(row.name) == "cast" ? kFloat32 : dtype};
 }
 
-std::vector<OperatorCase> make_cases() {
+// make_cases() makes those of all rows, or their edges.
+std::vector<OperatorCase> make_cases(bool edges, Numbers numbers) {
   std::vector<OperatorCase> all;
   const auto add = [&](const std::string& name, const auto& row,
                        OperatorCase one, bool causal, bool large = true) {
     one.operation = name;
+    one.is_edge = edges;
+    one.numbers = numbers;
     const auto add_all = [&](const auto& sizes) {
       for (const Values& values : sizes) {
         // Several grains of queries, only once.
         const bool is_long = row.sizes == cli::kOfHeads && values[3] > 1000;
         if (is_long && !causal) continue;
-        if (!large && values[0] * values[1] > 50000) continue;
+        const std::uint64_t most = large ? ~0ull : edges ? 2000 : 50000;
+        if (values[0] * values[1] > most) continue;
         const std::uint64_t* value = values;
         for (int i = 0; i < cli::kSizeCount; ++i) {
           if ((row.sizes >> i & 1u) != 0) one.sizes.of[i] = *value++;
@@ -583,10 +796,14 @@ std::vector<OperatorCase> make_cases() {
         one.sizes.causal = causal && !one.sizes.causal;
       }
     };
-    row.sizes == cli::kOfMatrix    ? add_all(kMatrices)
-    : row.sizes == cli::kOfHeads   ? add_all(kHeads)
-    : row.sizes == cli::kOfTokens  ? add_all(kTokens)
-    : row.sizes == cli::kOfChoices ? add_all(kChoices)
+    if (row.sizes == 0 && !large && !edges) return;
+    const auto add_either = [&](const auto& sizes, const auto& at_edges) {
+      edges ? add_all(at_edges) : add_all(sizes);
+    };
+    row.sizes == cli::kOfMatrix    ? add_either(kMatrices, kEdgeMatrices)
+    : row.sizes == cli::kOfHeads   ? add_either(kHeads, kEdgeHeads)
+    : row.sizes == cli::kOfTokens  ? add_either(kTokens, kEdgeTokens)
+    : row.sizes == cli::kOfChoices ? add_either(kChoices, kEdgeChoices)
                                    : add_all(kNone);
   };
   for (const ScalarType dtype : {kFloat16, kBFloat16, kFloat32}) {
@@ -615,7 +832,22 @@ BlockRule block_rule(BlockScaling scaling) {
 }
 
 const std::vector<OperatorCase>& operator_cases() {
-  static const std::vector<OperatorCase> all = make_cases();
+  static const std::vector<OperatorCase> all =
+      make_cases(false, Numbers::special_rows);
+  return all;
+}
+
+const std::vector<OperatorCase>& edge_cases() {
+  static const std::vector<OperatorCase> all = [] {
+    std::vector<OperatorCase> cases;
+    for (const Numbers numbers :
+         {Numbers::ordinary, Numbers::special_rows, Numbers::any_bits}) {
+      for (OperatorCase& one : make_cases(true, numbers)) {
+        cases.push_back(std::move(one));
+      }
+    }
+    return cases;
+  }();
   return all;
 }
 
@@ -632,17 +864,21 @@ std::vector<const OperatorCase*> one_of_each() {
 }
 
 std::string OperatorCase::name() const {
+  constexpr const char* kNumbers[] = {"ordinary ", "", "any "};
   std::string text = operation;
   for (const auto& size : sizes.of) {
     if (size) text += " " + std::to_string(*size);
   }
-  text += std::string(sizes.causal ? " causal " : " ") + format_of(dtype).name;
+  text += std::string(sizes.causal ? " causal " : " ") +
+          kNumbers[static_cast<int>(numbers)] + format_of(dtype).name;
   return to ? text + " to " + format_of(*to).name : text;
 }
 
 bool OperatorCase::takes_mixed_lists() const {
-  return operation == "unscale" || operation == "check" ||
-         operation == "norm" || operation == "scan";
+  for (const char* name : {"unscale", "check", "norm", "scan", "scaled_"}) {
+    if (is_list() && operation.rfind(name, 0) == 0) return true;
+  }
+  return false;
 }
 
 bool OperatorCase::has_special_rows() const {
@@ -665,6 +901,38 @@ bool OperatorCase::is_small() const {
   for (const auto& size : sizes.of) product *= size.value_or(1);
   return product < 1000000;
 }
+
+namespace {
+
+// Any bits, and every pattern in an order of the array's own; numbers, zeros of
+// both signs, and one inf; or positive numbers.
+void fill_edge(const Format& format, void* data, std::size_t count,
+               Numbers numbers, Random& random) {
+  if (numbers == Numbers::any_bits) {
+    fill_any(format, data, count, random);
+    const std::uint64_t step = random.next() | 1;
+    for (std::size_t i = 0; count > kPatterns && i < kPatterns; ++i) {
+      if (format.bytes > 2) break;
+      store_bits(format, data, i, i * step % kPatterns);
+    }
+    return;
+  }
+  fill_ordinary(format, data, count, random);
+  if (numbers == Numbers::ordinary) {
+    for (std::size_t i = 0; i < count; ++i) {
+      store_bits(format, data, i, load_bits(format, data, i) & ~format.sign());
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < count; i += 1 + random.below(9)) {
+    store_bits(format, data, i, random.below(2) * format.sign());
+  }
+  if (count % 2 != 0) {
+    store_bits(format, data, random.below(count), format.infinity());
+  }
+}
+
+}  // namespace
 
 SeededCall::Array::Array(std::size_t count, std::size_t element_bytes,
                          std::size_t index)
@@ -706,7 +974,9 @@ std::vector<std::vector<std::byte>> SeededCall::results() const {
     for (const Array& other : arrays_) {
       if (other.replaced_by == &array) bytes = array.first;
     }
-    if (array.type) {
+    const bool keeps_nan = one_.has_nan_payload() && array.type &&
+                           has_nan_payload(format_of(*array.type));
+    if (array.type && !keeps_nan) {
       const Format& format = format_of(*array.type);
       for (std::size_t i = 0; i < bytes.size() / format.bytes; ++i) {
         if (format.is_nan(load_bits(format, bytes.data(), i))) {
@@ -743,7 +1013,8 @@ std::byte* SeededCall::take(std::size_t count, std::size_t element_bytes,
 
 cli::Tensors SeededCall::array(std::optional<ScalarType> type) {
   cli::Tensors tensors;
-  for (const std::size_t count : kCounts) {
+  static const std::vector<std::size_t> edges = make_edge_counts();
+  for (const std::size_t count : one_.is_edge ? edges : kCounts) {
     const std::size_t turn = dtype + tensors.size();
     const ScalarType own =
         type.value_or(one_.takes_mixed_lists()
@@ -758,25 +1029,49 @@ void* SeededCall::next(std::size_t bytes, std::optional<ScalarType> type) {
   const std::size_t element = type ? format_of(*type).bytes : 1;
   return take(bytes / element, element, [&](Array& made) {
     made.type = type;
-    if (!type) return;
-    const Format& format = format_of(*type);
     const std::size_t count = bytes / element;
     Random random(next_ + 1);
+    if (!type) {
+      std::generate(made.data, made.end(),
+                    [&] { return static_cast<std::byte>(random.next()); });
+      return;
+    }
+    const Format& format = format_of(*type);
+    if (one_.is_list() && one_.is_edge) {
+      return fill_edge(format, made.data, count, one_.numbers, random);
+    }
     const auto set = [&](std::size_t i, float value) {
       if (i < count) store_bits(format, made.data, i, bits_of(format, value));
     };
+    constexpr float kInf = std::numeric_limits<float>::infinity();
     if (one_.has_heads()) {  // products of a few, so that no key is alone
       for (std::size_t i = 0; i < count; ++i) {
         set(i, static_cast<float>(random.below(4001)) / 1000 - 2);
       }
+      // Some rows are large, or have one special number.
+      const float specials[] = {kInf, -kInf, std::nanf(""), 8000, 0};
+      const std::size_t columns = size(cli::kSizeColumns);
+      for (std::size_t i = 0; i + columns <= count; i += columns) {
+        if (random.below(16) != 0) continue;
+        if (one_.numbers == Numbers::any_bits) {
+          set(i + random.below(columns), specials[random.below(5)]);
+        } else if (one_.numbers == Numbers::special_rows) {
+          for (std::size_t k = i; k < i + columns; ++k) {
+            set(k, static_cast<float>(random.below(4001)) / 50 - 40);
+          }
+        }
+      }
       return;
     }
+    if (one_.numbers == Numbers::any_bits) {
+      return fill_any(format, made.data, count, random);
+    }
     fill_ordinary(format, made.data, count, random);
+    if (one_.numbers == Numbers::ordinary) return;
     const bool has_inf = one_.is_list() && dtype == kBFloat16 && count > 50;
     if (has_inf) store_bits(format, made.data, 42, format.infinity());
     if (sizes.of[cli::kSizeRows].value_or(300) >= 300) return;
     // Rows with -inf, nan or inf, equal ones and wide ones.
-    constexpr float kInf = std::numeric_limits<float>::infinity();
     const std::size_t columns = size(cli::kSizeColumns);
     if (!one_.has_special_rows() || count % columns != 0) return;
     const std::size_t at = columns * 5 / 7;
@@ -794,6 +1089,7 @@ void* SeededCall::next(std::size_t bytes, std::optional<ScalarType> type) {
 void* SeededCall::memory(std::size_t bytes) {
   // Of 8-byte elements, because the master writes them.
   return take((bytes + 7) / 8, 8, [](Array& made) {
+    made.type = kFloat64;  // whose nan are alike
     std::fill(made.data, made.end(), std::byte{});
   });
 }
@@ -839,10 +1135,15 @@ void SeededCall::is_made(void* data) {
   }
 }
 
+const std::uint8_t* SeededCall::random(std::size_t count) {
+  return made<std::uint8_t>(count, [](std::size_t i) { return i * 167 % 256; });
+}
+
 std::uint8_t* SeededCall::bytes(std::size_t count, std::uint64_t of) {
   Random random(next_ + 1);
-  return made<std::uint8_t>(count,
-                            [&](std::size_t) { return random.below(of) != 0; });
+  return made<std::uint8_t>(count, [&](std::size_t i) {
+    return random.below(of) != 0 ? 1 + i % 255 : 0;
+  });
 }
 
 }  // namespace swamp::test

@@ -27,12 +27,18 @@ struct BlockRule {
 };
 BlockRule block_rule(BlockScaling scaling);
 
+// Numbers of the inputs: ordinary ones, also with rows of special ones and an
+// inf in a list, or any bits.
+enum class Numbers { ordinary, special_rows, any_bits };
+
 struct OperatorCase {
   std::string operation;  // name of the row
   std::function<void(SeededCall&)> run;
   cli::Sizes sizes;
   ScalarType dtype;
   std::optional<ScalarType> to;
+  bool is_edge = false;
+  Numbers numbers = Numbers::special_rows;
 
   std::string name() const;  // with sizes and dtypes
   // is_small() returns whether a call takes microseconds.
@@ -43,6 +49,20 @@ struct OperatorCase {
            !sizes.of[cli::kSizeRows];
   }
   bool takes_mixed_lists() const;
+  // The scalar references take rows without gaps and tiles of one grain.
+  bool has_reference() const {
+    return operation.find("gaps") == operation.npos &&
+           (!is_list() || operation.rfind("norm", 0) != 0);
+  }
+  // Whether the payload of a wide nan is promised: not if the factor is nan.
+  bool has_nan_payload() const {
+    return operation == "unscale" || (operation.rfind("scaled_", 0) == 0 &&
+                                      is_list() && operation != "scaled_12");
+  }
+  // Whether all references round as the CPU is told to. 8-bit moments do not.
+  bool is_directed() const {
+    return is_list() && operation.rfind("adam_float8", 0) != 0;
+  }
   // Rows of inf and nan leave nothing of a product.
   bool has_special_rows() const;
   // The LDM of a slave that is enough for these sizes.
@@ -52,6 +72,9 @@ struct OperatorCase {
 // operator_cases() returns those of a row after those of another, dtype by
 // dtype.
 const std::vector<OperatorCase>& operator_cases();
+// edge_cases() returns the same rows with sizes around those of vectors and
+// blocks, of all numbers.
+const std::vector<OperatorCase>& edge_cases();
 
 // one_of_each() returns a small case of every row.
 std::vector<const OperatorCase*> one_of_each();
@@ -84,8 +107,10 @@ class SeededCall : public cli::Call {
   ExpertChoices experts() override;
   void is_made(void* data) override;
 
-  // bytes() returns bytes that are 0 with a probability of 1 / `of`, or 1.
+  // bytes() returns bytes that are 0 with a probability of 1 / `of`.
   std::uint8_t* bytes(std::size_t count, std::uint64_t of);
+  // random() returns bytes of all values.
+  const std::uint8_t* random(std::size_t count);
 
  private:
   struct Array {

@@ -7,7 +7,6 @@ import torch
 import swamp_torch
 
 HALF = (torch.float16, torch.bfloat16)
-FAST = ("avx512", "avx2", "neon")  # the instruction sets with fused multiply-add
 EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}
 
 
@@ -38,21 +37,6 @@ def assert_as_stock(test, calls, use=use):
     return refused
 
 
-def outputs(test, code, isas=FAST):
-    """What code prints on 1, 2 and 3 threads with each of the instruction sets that the
-    CPU has: one line each."""
-    seen = set()
-    for isa in [name for name in swamp_torch.info()["available"]["isa"] if name in isas]:
-        done = support.python(
-            "import torch\nfor threads in (1, 2, 3):\n"
-            f"    torch.set_num_threads(threads)\n    exec({code!r}, {{}})", SWAMP_ISA=isa)
-        test.assertEqual(done.returncode, 0, done.stderr)
-        lines = done.stdout.splitlines()
-        test.assertEqual(len(lines), 3, done.stdout)
-        seen.update(lines)
-    return seen
-
-
 def error(result, exact):
     return (result.double() - exact).norm().item()
 
@@ -76,9 +60,14 @@ def randn(*shape, dtype=torch.float32, layout="rows", seed=0):
     raise ValueError(layout)
 
 
-def with_gradients(call, *inputs):
-    """The result of a call, then the gradients of its inputs."""
-    inputs = [x.detach().clone().requires_grad_() for x in inputs]
+def with_gradients(call, *inputs, rounded=None):
+    """The result of a call, then the gradients of its inputs, for a random gradient of
+    the result, which is rounded to a dtype, or to that of the result."""
+    inputs = [x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+              for x in inputs]
     y = call(*inputs)
-    y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
+    g = randn(*y.shape, dtype=rounded or y.dtype, seed=1).to(y.dtype)
+    kept = g.clone()
+    y.backward(g)
+    assert support.same(g, kept), "the incoming gradient was written"
     return [y.detach(), *(x.grad for x in inputs)]

@@ -2,8 +2,7 @@
 group norm."""
 
 from support import TestCase, main
-from half_precision import (EPS as HALF_EPS, assert_as_stock, outputs, randn,
-                            with_gradients)
+from half_precision import EPS as HALF_EPS, assert_as_stock, randn, with_gradients
 
 import torch
 
@@ -109,32 +108,6 @@ class Channels(TestCase):
                 self.assert_same(with_gradients(call, x.to(memory_format=LAST), w, b),
                                  with_gradients(call, x, w, b), (name, dtype))
 
-    def test_threads(self):
-        code = """
-import hashlib
-import torch
-import torch.nn.functional as F
-import swamp_torch
-swamp_torch.enable(reproducible=True)
-seen = hashlib.sha256()
-for dtype in (torch.float32, torch.bfloat16, torch.float16):
-    n = torch.arange(8 * 33 * 27 * 29)
-    x = ((n * 7919 % 200003 - 100001).double() / 50000).to(dtype).view(8, 33, 27, 29)
-    for call in (lambda x: x.sum(), lambda x: x.mean((0, 2, 3)), lambda x: x.sum(1),
-                 lambda x: x.flatten().sum(0), lambda x: F.mse_loss(x, x * x),
-                 lambda x: F.batch_norm(x, None, None, training=True),
-                 lambda x: F.batch_norm(x.view(-1, 29), None, None, training=True),
-                 lambda x: F.group_norm(x, 3), F.instance_norm,
-                 lambda x: x.softmax(-1), lambda x: x.softmax(1)):
-        x.requires_grad_()
-        y = call(x)
-        seen.update(y.detach().double().numpy().tobytes())
-        grad, = torch.autograd.grad((y * y.detach()).sum(), x)
-        seen.update(grad.double().numpy().tobytes())
-print(seen.hexdigest())
-"""
-        self.assertEqual(len(outputs(self, code)), 1)
-
     def test_stock(self):
         """What swamp does not take has PyTorch's results and errors."""
         x = randn(4, 6, 5)
@@ -174,10 +147,9 @@ print(seen.hexdigest())
             safe = torch._safe_softmax(rows, -1)
             self.assertEqual(safe[1, 2].tolist(), [0] * 5)
             self.assert_same(safe[0], rows.softmax(-1)[0])
-        for dim in (0, 1, -1):
-            compiled = torch.compile(lambda x: (2 * x).softmax(dim), backend="aot_eager")
-            self.assert_same(with_gradients(compiled, x),
-                             with_gradients(lambda x: (2 * x).softmax(dim), x), dim)
+        call = lambda x: sum((2 * x).softmax(dim) for dim in (0, 1, -1))
+        self.assert_same(with_gradients(torch.compile(call, backend="aot_eager"), x),
+                         with_gradients(call, x))
 
     def test_results(self):
         """out=, dtype=, nan, inf, and graphs of second order."""

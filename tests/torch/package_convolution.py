@@ -1,10 +1,8 @@
 """Convolutions of swamp_torch.enable(half_precision=True) and enable(reproducible=True):
 against float64 and PyTorch's own, and their bits."""
 
-import inspect
-
 from support import TestCase, main
-from half_precision import EPS, HALF, assert_as_stock, error, outputs, use
+from half_precision import EPS, HALF, assert_as_stock, error, randn, use, with_gradients
 
 import torch
 
@@ -68,14 +66,13 @@ class Operation:
             self.operands.append(torch.randn(filters))
         self.operands = [x.to(dtype) for x in self.operands]
 
+    def call_all(self, *operands):
+        return self.call(*operands, **self.options)
+
     def run(self, dtype=None):
         """The result and the gradients, computed in dtype or that of the operands."""
-        leaves = [x.to(dtype or x.dtype).detach().requires_grad_() for x in self.operands]
-        y = self.call(*leaves, **self.options)
-        torch.manual_seed(5)
-        grad = torch.randn(y.shape).to(self.operands[0].dtype).to(y.dtype)
-        y.backward(grad)
-        return [y.detach(), *(x.grad for x in leaves)]
+        return with_gradients(self.call_all, *(
+            x.to(dtype or x.dtype) for x in self.operands), rounded=self.operands[0].dtype)
 
 
 def rows():
@@ -106,8 +103,9 @@ class Convolution(TestCase):
                         self.assertEqual(*((one.dtype, one.shape, [
                             step for step, size in zip(one.stride(), one.shape)
                             if size > 1]) for one in (x, y)), message)
-                        self.assertLessEqual(error(x, z), eps * z.norm().item(),
-                                             message)
+                        # A bias's gradient may cancel out.
+                        self.assertLessEqual(error(x, z), eps * z.norm().item()
+                                             + 2.0 ** -18, message)
 
     def test_order_of_the_sum(self):
         """The bits are those of the product of the windows and the weight."""
@@ -121,7 +119,7 @@ class Convolution(TestCase):
             self.assert_same(found.permute(0, 2, 3, 1).reshape(-1, 40), product, dtype)
 
     def test_same_bits(self):
-        """The bits do not depend on the memory format, threads and vectors."""
+        """The bits do not depend on the memory format."""
         swamp_torch.enable(reproducible=True)
         for row, transposed in rows():
             for dtype in (torch.bfloat16, torch.float32):
@@ -129,18 +127,6 @@ class Convolution(TestCase):
                         for last in (False, True)]
                 for x, y in zip(*ours, strict=True):
                     self.assert_same(x.contiguous(), y.contiguous(), (row, dtype))
-        code = "\n".join([
-            "import hashlib, torch, swamp_torch", "F = torch.nn.functional",
-            inspect.getsource(Operation), "swamp_torch.enable(reproducible=True)",
-            "digest = hashlib.sha256()",
-            "for dtype in (torch.float16, torch.bfloat16, torch.float32):",
-            f"    for row, transposed in {list(rows())!r}:",
-            "        for x in Operation(row, transposed, dtype).run():",
-            "            x = x.contiguous().view(torch.uint8)",
-            "            digest.update(x.numpy().tobytes())",
-            "print(digest.hexdigest())"])
-        seen = outputs(self, code)
-        self.assertLessEqual(len(seen), 1, seen)
 
     def test_groups(self):
         """A group has the bits of a convolution of it alone, which is a product."""
@@ -151,8 +137,7 @@ class Convolution(TestCase):
                 one = Operation(row, transposed, dtype)
                 together = one.run()
                 one.options = dict(one.options, groups=1)
-                torch.manual_seed(5)
-                gradient = torch.randn(together[0].shape).to(dtype).chunk(groups, 1)
+                gradient = randn(*together[0].shape, dtype=dtype, seed=1).chunk(groups, 1)
                 parts = [x.chunk(groups, dim) for x, dim in
                          zip(one.operands, (1, 0, 0), strict=True)]
                 for i in range(groups):
@@ -231,27 +216,6 @@ class Convolution(TestCase):
                 one = 0x7e00 if dtype == torch.float16 else 0x7fc0
                 self.assertEqual(found[0].view(torch.int16).unique().tolist(), [one])
                 self.assertEqual(found[1:, 0, 0].tolist(), [torch.inf, -torch.inf, 16])
-
-    def test_second_gradient_and_compile(self):
-        use(True)
-        for dtype in HALF:
-            x = torch.randn(2, 8, 9, 9).to(dtype).requires_grad_()
-            w = torch.randn(8, 8, 3, 3).to(dtype).requires_grad_()
-
-            def penalty(x, w):
-                y = F.conv2d(x, w, padding=1, stride=2)
-                grad, = torch.autograd.grad(y.square().sum(), x, create_graph=True)
-                return grad.square().mean()
-
-            leaves = x.detach().double(), w.detach().double().requires_grad_()
-            leaves[0].requires_grad_()
-            found, = torch.autograd.grad(penalty(x, w), w)
-            exact, = torch.autograd.grad(penalty(*leaves), leaves[1])
-            self.assertLessEqual(error(found, exact),
-                                 4 * EPS[dtype] * exact.norm().item(), dtype)
-            call = torch.compile(lambda x, w: F.conv2d(x, w, padding=1).relu(),
-                                 fullgraph=True)
-            self.assert_same(call(x, w), F.conv2d(x, w, padding=1).relu())
 
 
 if __name__ == "__main__":

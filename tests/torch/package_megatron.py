@@ -11,21 +11,23 @@ import swamp_torch.megatron
 
 
 class Wgrad(TestCase):
-    def test_accumulates_in_float32(self):
+    def test_against_float64(self):
+        rows = [(dtype, torch.float32, sizes) for dtype in (*HALF, torch.float32)
+                for sizes in ((50,), (5, 10), (2, 5, 5), (20_000,))]
+        rows += [(dtype, dtype, (60,)) for dtype in HALF]
         for on in (False, True):
             use(on)
-            for dtype in (*HALF, torch.float32):
-                for rows in ((50,), (5, 10), (2, 5, 5), (20_000,)):
-                    x = torch.randn(*rows, 24).to(dtype)
-                    dy = torch.randn(*rows, 40).to(dtype)
-                    grad = torch.randn(40, 24)
-                    exact = grad.double() + dy.flatten(0, -2).double().t() @ \
-                        x.flatten(0, -2).double()
-                    version = grad._version
-                    torch.ops.swamp.wgrad_gemm_accum(x, dy, grad)
-                    torch.testing.assert_close(grad.double(), exact, rtol=1e-4,
-                                               atol=1e-3)
-                    self.assertEqual(grad._version, version + 1)
+            for dtype, main_dtype, sizes in rows:
+                x, dy = (torch.randn(*sizes, n).to(dtype) for n in (24, 40))
+                grad = torch.randn(40, 24).to(main_dtype)
+                exact = grad.double() + dy.flatten(0, -2).double().t() @ \
+                    x.flatten(0, -2).double()
+                version = grad._version
+                torch.ops.swamp.wgrad_gemm_accum(x, dy, grad)
+                eps = EPS.get(main_dtype, 0)
+                torch.testing.assert_close(
+                    grad.double(), exact, rtol=eps or 1e-4, atol=eps / 8 or 1e-3)
+                self.assertEqual(grad._version, version + 1)
 
     def test_is_not_rounded_to_16_bits(self):
         """2000 gradients of 2^-12: their 16-bit sum would stay below 1."""
@@ -35,17 +37,6 @@ class Wgrad(TestCase):
             for _ in range(2000):
                 torch.ops.swamp.wgrad_gemm_accum(x, x, grad)
             self.assertEqual(grad.item(), 1 + 2000 * 2.0 ** -12)
-
-    def test_half_main_grad(self):
-        for way in (False, True):
-            use(way)
-            for dtype in HALF:
-                x, dy = torch.randn(60, 24).to(dtype), torch.randn(60, 40).to(dtype)
-                grad = torch.randn(40, 24).to(dtype)
-                exact = grad.double() + dy.double().t() @ x.double()
-                torch.ops.swamp.wgrad_gemm_accum(x, dy, grad)
-                torch.testing.assert_close(grad.double(), exact, rtol=EPS[dtype],
-                                           atol=EPS[dtype] / 8)
 
     def test_nothing_to_add(self):
         grad = torch.ones(4, 3)
@@ -105,40 +96,36 @@ class Softmax(TestCase):
             *SOFTMAX, "fused_weight_gradient_mlp_cuda")])
 
     def calls(self, dtype, scale):
-        """(module, forward's arguments, the probabilities in float64)"""
+        """(module, forward's arguments, what swamp's operator returns)"""
         x = torch.randn(2, 4, 8, 8).mul(2).to(dtype)
-        wide = x.double() * scale.to(dtype).double()
+        # apex rounds the scale of the forward.
+        ops, rounded = torch.ops.swamp, scale.to(dtype).item()
         mask = torch.rand(2, 1, 8, 8) < 0.3
         mask[:, :, 1] = True
-        masked = wide.masked_fill(mask, -10000.0).softmax(-1)
-        masked[:, :, 1] = 0
-        future = torch.ones(8, 8, dtype=torch.bool).triu(1)
-        causal = wide.masked_fill(future, -torch.inf).softmax(-1)
+        masked = ops.scaled_masked_softmax(x, mask, rounded)
         single, some, triangle = (sys.modules[name] for name in SOFTMAX)
-        return [(single, (x, scale), wide.softmax(-1)),
-                (some, (x, mask, scale), masked),
-                (some, (x, mask.byte(), scale), masked),
-                # Of a byte mask, apex masks where it is 1.
-                (some, (x, mask.byte() + 2 * ~mask, scale), masked),
-                (triangle, (x.flatten(0, 1), scale), causal.flatten(0, 1))]
+        return [(single, (x, scale), ops.scaled_softmax(x, rounded)),
+                *((some, (x, m, scale), masked) for m in (
+                    # Of a byte mask, apex masks where it is 1.
+                    mask, mask.byte(), mask.byte() + 2 * ~mask)),
+                (triangle, (x.flatten(0, 1), scale),
+                 ops.scaled_upper_triang_masked_softmax(x.flatten(0, 1), rounded))]
 
     def test_forward_and_backward(self):
+        """The operators' bits; package_rows.py compares them with float64."""
         for dtype in HALF:
             for scale in (1.0, 96 ** -0.5):
                 number = torch.tensor(scale)
-                for module, arguments, exact in self.calls(dtype, number):
+                for module, arguments, expected in self.calls(dtype, number):
                     y = module.forward(*arguments)
-                    torch.testing.assert_close(y.double(), exact, rtol=EPS[dtype],
-                                               atol=EPS[dtype] / 100)
+                    self.assert_same(y, expected)
                     g = torch.randn(y.shape).to(dtype)
-                    wide = y.double()
-                    terms = g.double() * wide
                     # The scale is not rounded here.
-                    dx = scale * (terms - wide * terms.sum(-1, keepdim=True))
+                    expected = torch.ops.swamp.scaled_softmax_backward(
+                        g.clone(), y, number.item())
                     result = module.backward(g, y, number)
                     self.assertEqual(result.data_ptr(), g.data_ptr())
-                    torch.testing.assert_close(result.double(), dx, rtol=EPS[dtype],
-                                               atol=EPS[dtype] / 100)
+                    self.assert_same(result, expected)
 
     def test_gradients_that_cannot_be_written(self):
         """The gradient of sum() has one element of memory."""

@@ -2,7 +2,6 @@
 swamp_torch.megatron.install(). Skipped without support.has_megatron().
 """
 
-import inspect
 import sys
 import unittest.mock
 import warnings
@@ -15,18 +14,14 @@ if not has_megatron():
     sys.exit(77)
 
 import torch
-import torch.distributed as dist
 
 import swamp_torch
-from swamp_torch import functional as S
 
 swamp_torch.megatron.install()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
     from megatron.core import parallel_state
     from megatron.core.fusions.fused_softmax import FusedScaleMaskSoftmax
-    from megatron.core.tensor_parallel.cross_entropy import \
-        vocab_parallel_cross_entropy
     from megatron.core.tensor_parallel.layers import \
         ColumnParallelLinear, RowParallelLinear, \
         linear_with_grad_accumulation_and_async_allreduce
@@ -35,7 +30,6 @@ with warnings.catch_warnings():
     from megatron.core.transformer.utils import attention_mask_func
 
 CAUSAL, PADDING = AttnMaskType.causal, AttnMaskType.padding
-ROWS, CLASSES = (3, 5), 64
 # Above 0: of float16, and of swamp's exponential.
 LEAST = {torch.float16: 2.0 ** -24, torch.bfloat16: 2.0 ** -125}
 
@@ -195,18 +189,6 @@ class GradientAccumulation(TestCase):
                         weight.main_grad.double(), exact, rtol=1e-5 + rounding,
                         atol=1e-4 + 8 * rounding)
 
-    def test_a_step_below_16_bits(self):
-        """1024 gradients of 2^-12 arrive in a float32 main_grad of 1."""
-        for dtype in HALF:
-            x = torch.full((1, 1, 1), 2.0 ** -6).to(dtype).requires_grad_()
-            weight = torch.ones(1, 1).to(dtype).requires_grad_()
-            weight.main_grad = torch.ones(1, 1)
-            for _ in range(1024):
-                linear_with_grad_accumulation_and_async_allreduce(
-                    x, weight, None, True, False, False, tp_group=OneRank()
-                ).backward(x.detach())
-            self.assertEqual(weight.main_grad.item(), 1.25)
-
 
 def sequence_parallel(rank, ranks):
     """What two layers compute that divide their weights over the ranks, and their input
@@ -258,46 +240,6 @@ class SequenceParallel(TestCase):
                             torch.testing.assert_close(
                                 joined, exact, rtol=unit,
                                 atol=unit * exact.abs().max().item())
-
-
-def of_megatron(logits, target, smoothing):
-    """vocab_parallel_cross_entropy(), which in some releases takes the group."""
-    groups = [dist.group.WORLD] * (
-        "tp_group" in inspect.signature(vocab_parallel_cross_entropy).parameters)
-    return vocab_parallel_cross_entropy(logits, target, smoothing, *groups)
-
-
-def work(rank, ranks):
-    if not parallel_state.model_parallel_is_initialized():
-        parallel_state.initialize_model_parallel(ranks)
-    torch.manual_seed(3)
-    columns = CLASSES // ranks
-    wide, g = torch.randn(*ROWS, CLASSES) * 2, torch.randn(ROWS)
-    target = torch.randint(0, CLASSES, ROWS)
-    for dtype in (*HALF, torch.float32):
-        logits = wide.to(dtype)[..., rank * columns:(rank + 1) * columns]
-        for smoothing in (0.0, 0.1):
-            results = []
-            for function in (
-                    lambda x: of_megatron(x, target, smoothing),
-                    lambda x: S.vocab_parallel_cross_entropy(
-                        x, target, label_smoothing=smoothing, megatron=True)):
-                x = logits.clone().requires_grad_()
-                # Megatron-LM's overwrites float32 logits.
-                loss = function(x.clone())
-                kept = loss.detach().clone()
-                loss.backward(g)
-                results.append((kept, x.grad))
-            (loss, dx), (ours, our_dx) = results
-            torch.testing.assert_close(ours, loss, rtol=1e-6, atol=1e-6)
-            torch.testing.assert_close(our_dx, dx, rtol=2 * EPS.get(dtype, 1e-6),
-                                       atol=2e-6)
-
-
-class VocabParallel(TestCase):
-    def test_ranks(self):
-        for ranks in (1, 2, 4):
-            run_ranks(work, ranks)
 
 
 if __name__ == "__main__":

@@ -231,6 +231,7 @@ class Memory(TestCase):
                                       if n != "master_param"},
                                      {n: t.dtype for n, t in want.items()
                                       if n != "master_param"})
+                    self.assertEqual(got["step"], 3)
                     if source is stock:
                         continue
                     m = got["exp_avg"]

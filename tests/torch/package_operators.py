@@ -318,6 +318,15 @@ def checkpointed(call, inputs, reentrant):
     return [y, *(x.grad for x in inputs if x.grad is not None)]
 
 
+def autocast(call, inputs):
+    """Of float32 inputs; float64 is as it is."""
+    dtype = inputs[0].dtype
+    if dtype is torch.float64:
+        return with_gradients(call, *leaves(inputs))
+    with torch.autocast("cpu", dtype):
+        return with_gradients(call, *leaves(x.float() for x in inputs))
+
+
 def inference(call, inputs):
     with torch.inference_mode():
         return call(*(x.clone() for x in inputs)).clone()
@@ -382,6 +391,7 @@ TRANSFORMS = {
     "create_graph": second,
     "checkpoint": lambda call, xs: checkpointed(call, xs, False),
     "checkpoint, reentrant": lambda call, xs: checkpointed(call, xs, True),
+    "autocast": autocast,
     "inference_mode": inference,
     "make_fx": lambda call, xs: of_pytorch(make_fx(call)(*xs))(*xs),
     "make_fx(grad)": lambda call, xs: of_pytorch(
@@ -584,6 +594,7 @@ class Memory(TestCase):
                 is_error = i in writes and (kind == "zero" or "expanded" in kind)
                 is_error |= i in refused and ("neg" in kind or kind == "imaginary")
                 with self.subTest((name, i, j, kind)):
+                    versions = [t._version for t in tensors([ours[k] for k in writes])]
                     found = caught(lambda: call(*ours))
                     if (isinstance(found, tuple) and found
                             and isinstance(found[0], str)):
@@ -593,8 +604,12 @@ class Memory(TestCase):
                         continue  # other values, or PyTorch's kernel
                     found, expected = tensors([found]), tensors([call(*theirs)])
                     if has_result:
-                        found += plain(tensors([ours[i] for i in writes]))
-                        expected += tensors([theirs[i] for i in writes])
+                        here, there = (tensors([some[k] for k in writes])
+                                       for some in (ours, theirs))
+                        self.assertEqual([t._version - v for t, v in zip(here, versions)],
+                                         [t._version for t in there])
+                        found += plain(here)
+                        expected += there
                     self.assert_same([t.resolve_neg() for t in found], expected)
 
     def test_own_operators(self):

@@ -2,7 +2,8 @@
 float64 and against PyTorch's own, and the switch."""
 
 from support import TestCase, caught, growth, in_threads, main
-from half_precision import EPS, FAST, HALF, assert_as_stock, error, outputs, randn, use
+from half_precision import (EPS, HALF, assert_as_stock, error, randn, use,
+                            with_gradients)
 
 import torch
 
@@ -240,14 +241,9 @@ class OneRounding(TestCase):
     def check(self, call, operands, message, layouts=None):
         """call(*operands) is the exact result, rounded once; it has the same bits for
         each of layouts, the same operands in other memory. Likewise the gradients."""
-        def run(operands, dtype=None):
-            leaves = [x.to(dtype or x.dtype).detach().requires_grad_() for x in operands]
-            y = call(*leaves)
-            grad = randn(*y.shape, seed=9).to(operands[0].dtype).to(y.dtype)
-            return [y.detach(), *torch.autograd.grad(y, leaves, grad)]
-
         dtype = operands[0].dtype
-        found, exact = run(operands), run(operands, torch.float64)
+        found = with_gradients(call, *operands)
+        exact = with_gradients(call, *(x.double() for x in operands), rounded=dtype)
         sums = call(*(x.double().abs() for x in operands))
         limit = EPS.get(dtype, 2.0 ** -24) * exact[0].abs() + 2.0 ** -20 * sums
         self.assertTrue(((found[0].double() - exact[0]).abs() <= limit).all(), message)
@@ -256,7 +252,7 @@ class OneRounding(TestCase):
             self.assertLessEqual(error(one, other), 1.01 * eps * other.norm().item(),
                                  message)
         for name, others in (layouts or {}).items():
-            for x, y in zip(run(others), found, strict=True):
+            for x, y in zip(with_gradients(call, *others), found, strict=True):
                 self.assert_same(x.contiguous(), y.contiguous(), (message, name))
 
     def test_linear(self):
@@ -281,7 +277,7 @@ class OneRounding(TestCase):
                                (dtype, sizes, "4 dimensions"))
                     self.assert_same(F.linear(x, w, bias)[1, 2],
                                      F.linear(x[1, 2], w, bias))
-            call = torch.compile(F.linear, fullgraph=True)
+            call = torch.compile(F.linear, fullgraph=True, backend="aot_eager")
             y = x.transpose(0, 1)
             self.assert_same(call(y, w, bias[0, 0]), F.linear(y, w, bias[0, 0]), dtype)
             with torch.inference_mode():
@@ -320,7 +316,10 @@ class OneRounding(TestCase):
             self.check(F.bilinear, [x, y, w], dtype)
 
 
-class SameBits(TestCase):
+class Reproducible(TestCase):
+    def tearDown(self):
+        swamp_torch.enable()
+
     def test_order_of_the_sum(self):
         """One chain of fma() over the terms 1, 0, 3, 2, ..., here of numbers whose
         products and sums in float64 are exact."""
@@ -333,30 +332,6 @@ class SameBits(TestCase):
                 product = x[:, t, None].double() * y[t].double()
                 total = (total.double() + product).float()
             self.assert_same(x @ y, total.to(dtype))
-
-    def test_threads_and_isa(self):
-        """The bits do not depend on the number of threads and the vectors, nor, which is
-        slow, on fused multiply-add. every_cpu.py trains models."""
-        for isas, sizes in ((FAST, ((200, 900, 130), (5, 300, 70))),
-                            ((*FAST, "sse4"), ((5, 300, 70), (64, 64, 64)))):
-            seen = outputs(self, f"""
-import hashlib, torch, swamp_torch
-swamp_torch.enable(reproducible=True)
-torch.manual_seed(0)
-digest = hashlib.sha256()
-for dtype in (torch.float32, torch.float16, torch.bfloat16):
-    for m, k, n in {sizes}:
-        x, y = torch.randn(m, k), torch.randn(k, n)
-        out = x.to(dtype) @ y.to(dtype)
-        digest.update(out.view(torch.uint8).numpy().tobytes())
-print(digest.hexdigest())
-""", isas)
-            self.assertEqual(len(seen), 1, seen)
-
-
-class Reproducible(TestCase):
-    def tearDown(self):
-        swamp_torch.enable()
 
     def test_vectors(self):
         """Products of vectors are those of matrices of one row or column; what swamp

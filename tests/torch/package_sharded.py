@@ -184,21 +184,31 @@ def refused(how, world):
     return error, not all(map(torch.equal, before, weights(net)))
 
 
-SCALED = (fsdp2, offloaded)
+SKIPPING = (fsdp2, offloaded)
 
 
-def half_steps(how, world, rank, ours):
-    """Float16 by FSDP's mixed precision, with swamp's operators and optimizer or with
-    PyTorch's; the gradients of the first steps overflow."""
+def scaled_steps(how, world, rank, ours):
+    """Float16 by FSDP's mixed precision, or DDP, with swamp's operators and optimizer or
+    with PyTorch's; the gradients of the first steps overflow with FSDP, and those of the
+    last but one on one rank only: ShardedGradScaler reduces found_inf in unscale_()."""
     from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+    seen = []
+
+    def bad(net, step):
+        if step == 2 * STEPS - 2:
+            if rank == 0:
+                grad = next(net.parameters()).grad
+                getattr(grad, "to_local", lambda: grad)().view(-1)[0] = float("inf")
+            scaler.unscale_(optimizer)
+        seen.append(scaler.get_scale())
     with contextlib.nullcontext() if ours else swamp_torch.disabled():
         net = how(model(torch.float32), world)
         cls = swamp_torch.SGD if ours else torch.optim.SGD
         optimizer = cls(net.parameters(), lr=1e-2, momentum=0.9)
-        scaler = (ShardedGradScaler if how is fsdp1_half else torch.amp.GradScaler)(
+        scaler = (torch.amp.GradScaler if how is fsdp2_half else ShardedGradScaler)(
             "cpu", init_scale=2.0 ** 18)
-        train(net, optimizer, torch.float32, range(2 * STEPS), scaler)
-        return scaler.get_scale(), weights(net)
+        train(net, optimizer, torch.float32, range(2 * STEPS), scaler, bad)
+        return seen, scaler.get_scale(), weights(net)
 
 
 def states_of(net, optimizer):
@@ -228,6 +238,7 @@ def resumed(world, folder, options):
     return weights(net)
 
 
+SCALED = (fsdp1_half, fsdp2_half, ddp)
 RESHARDED = [row for row in ROWS if row[0] in (
     "fsdp2: AdamW", "fsdp2: master", "fsdp2: kahan", "fsdp2: stochastic",
     "fsdp2: 8 bits")]
@@ -237,11 +248,11 @@ def work(rank, world, folder):
     result = {name: run_row(how, cls, options, world)
               for name, how, cls, options in ROWS
               if world == 4 or how not in (hybrid, both)}
-    result["skipped"] = [skipped_steps(how, rank, world) for how in SCALED]
+    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPING]
     if world == 2:
         result["refused"] = [refused(how, world) for how in (fsdp1, fsdp1_orig)]
-        result["half"] = [[half_steps(how, world, rank, ours) for ours in (True, False)]
-                          for how in (fsdp1_half, fsdp2_half)]
+        result["scaled"] = [[scaled_steps(how, world, rank, ours)
+                             for ours in (True, False)] for how in SCALED]
     for name, _, _, options in RESHARDED:
         if world == 2:
             saved(world, f"{folder}/{name}", options)
@@ -253,7 +264,7 @@ def work(rank, world, folder):
 def alone(rank, world):
     result = {name: run_row(how if how is offloaded else None, cls, options, world)
               for name, how, cls, options in ROWS}
-    result["skipped"] = [skipped_steps(how, rank, world) for how in SCALED]
+    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPING]
     return result
 
 
@@ -282,15 +293,15 @@ class Sharded(TestCase):
                             torch.testing.assert_close(
                                 norm_b, norm_a, rtol=1e-3 if rounded else 1e-12, atol=0)
 
-    def test_half(self):
-        """Mixed precision of FSDP1 and FSDP2 in float16 has PyTorch's bits."""
+    def test_scaled(self):
+        """GradScaler and ShardedGradScaler: PyTorch's scales and bits."""
         for rank, seen in enumerate(self.two):
-            for how, ((scale, ours), (theirs_scale, theirs)) in zip(
-                    ("fsdp1", "fsdp2"), seen["half"]):
-                with self.subTest(how=how, rank=rank):
-                    self.assertEqual(scale, theirs_scale)
-                    self.assertLess(scale, 2.0 ** 18)
-                    self.assert_same(ours, theirs)
+            for how, (ours, theirs) in zip(SCALED, seen["scaled"], strict=True):
+                with self.subTest(how=how.__name__, rank=rank):
+                    self.assertEqual(ours[:2], theirs[:2])
+                    self.assertEqual(ours[0][0] > ours[0][-2], how is not ddp)
+                    self.assertEqual(ours[1], ours[0][-2] / 2)
+                    self.assert_same(ours[2], theirs[2])
 
     def test_max_norm_is_refused(self):
         """Each rank would clip by the norm of its part, without a word."""

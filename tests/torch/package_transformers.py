@@ -1,10 +1,5 @@
 """swamp_torch.transformers: models of Hugging Face's transformers, tiny and with random
-weights, against unmodified ones and against float64.
-
-usage: package_transformers.py PATH [unittest's arguments]
-       package_transformers.py PATH --table
---table prints the losses of 100 steps, and how far they are from those of float64.
-"""
+weights, against unmodified ones and against float64."""
 
 import contextlib
 import copy
@@ -494,11 +489,4 @@ def compiled(model):
 
 
 if __name__ == "__main__":
-    if "--table" in sys.argv:
-        print("| model | dtype | first loss | last | transformers | swamp |\n"
-              "|---|---|---|---|---|---|")
-        for name, dtype, first, last, stock, ours in table():
-            print(f"| {name} | {str(dtype)[6:]} | {first:.3f} | {last:.3f} | "
-                  f"{stock:.1e} | {ours:.1e} |")
-        sys.exit()
     main()

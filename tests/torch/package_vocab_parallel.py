@@ -1,7 +1,10 @@
-"""vocab_parallel_cross_entropy over gloo with 1, 2 and 4 ranks, against float64 and
-Megatron-LM's formula."""
+"""vocab_parallel_cross_entropy over gloo with 1, 2 and 4 ranks, against float64,
+Megatron-LM's formula and, with support.has_megatron(), its function."""
 
-from support import TestCase, main, run_ranks
+import inspect
+import warnings
+
+from support import TestCase, has_megatron, main, run_ranks
 from half_precision import EPS, HALF
 
 import torch
@@ -45,6 +48,22 @@ def megatron(logits, target, g, smoothing, rank, ranks):
     return loss.masked_fill(ignored, 0), q.masked_fill(ignored.unsqueeze(-1), 0)
 
 
+def of_megatron(ranks):
+    """vocab_parallel_cross_entropy(), which in some releases takes the group, and writes
+    float32 logits; or None. Of two ranks only, because its import takes seconds."""
+    if ranks != 2 or not has_megatron():
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
+        from megatron.core import parallel_state
+        from megatron.core.tensor_parallel.cross_entropy import \
+            vocab_parallel_cross_entropy as theirs
+    parallel_state.initialize_model_parallel(ranks)
+    groups = [dist.group.WORLD] * ("tp_group" in inspect.signature(theirs).parameters)
+    return lambda logits, target, smoothing: theirs(
+        logits.clone(), target, smoothing, *groups)
+
+
 def check(ours, exact, limit, message):
     excess = ((ours.double() - exact).abs() - limit * exact.abs()).max()
     assert excess <= 2e-6, (message, excess)
@@ -53,6 +72,7 @@ def check(ours, exact, limit, message):
 def work(rank, ranks):
     columns = CLASSES // ranks
     mine = slice(rank * columns, (rank + 1) * columns)
+    theirs = of_megatron(ranks)
     for dtype in (*HALF, torch.float32):
         logits, target, g = inputs(dtype)
         for smoothing in (0.0, 0.1):
@@ -67,6 +87,15 @@ def work(rank, ranks):
                 assert torch.equal(x, kept)
                 if quirk:
                     exact, dx = megatron(logits, target, g, smoothing, rank, ranks)
+                    if theirs:
+                        y = logits[..., mine].clone().requires_grad_()
+                        kept = theirs(y, target, smoothing)
+                        found = kept.detach().clone()
+                        kept.backward(g)
+                        counts = target != -100  # it ignores none
+                        check(found[counts], exact[counts], 3e-6, message)
+                        check(y.grad[counts], dx[counts],
+                              2 * EPS.get(dtype, 0) + 5e-6, message)
                 else:
                     wide = logits.double().requires_grad_()
                     exact = F.cross_entropy(wide.flatten(0, 1), target.flatten(),

@@ -79,8 +79,6 @@ def _start_server():
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
         torch.float32: torch.int32, torch.float64: torch.int64}
-UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
-UPDATE = "aten::_amp_update_scale_"
 
 
 def run_ranks(work, ranks, *arguments):
@@ -151,21 +149,6 @@ def a_fifth(items, number=0):
 
 def main():
     unittest.main(argv=sys.argv[:1] + sys.argv[2:])
-
-
-def load():
-    """Loads libswamp_aten from PATH."""
-    torch.ops.load_library(PATH)
-    for operator in (UNSCALE, UPDATE):
-        assert is_active(operator), torch._C._dispatch_dump(operator)
-
-
-def is_active(operator=UNSCALE):
-    """Whether the dispatcher calls swamp's kernel for CPU tensors."""
-    for line in torch._C._dispatch_dump(operator).splitlines():
-        if line.startswith("CPU: "):
-            return "master/aten" in line
-    return False
 
 
 def python(code, **environment):
@@ -371,41 +354,30 @@ def difference(stock, ours, place="result"):
     return next(filter(None, found), None)
 
 
-_of_stock = {}
-
-
 def same_as_stock(*parameters):
     """Makes a test of a method that returns what it observed: tensors, numbers,
-    texts, and lists, tuples and dicts of those. run_with_stock() runs it with
-    PyTorch's own kernels; with swamp's the result must be the same. What it asserts
-    must hold both times. With parameters, the method is called with each.
+    texts, and lists, tuples and dicts of those. It runs with PyTorch's own kernels,
+    then with swamp's; the result must be the same, and what it asserts must hold both
+    times. With parameters, the method is called with each.
     """
     def decorate(method):
         @functools.wraps(method)
         def test(self):
+            import swamp_torch
+
             def observe(*parameter):
                 torch.manual_seed(1)
                 return method(self, *parameter)
 
-            observed = ({str(p): observe(p) for p in parameters}
+            def observed():
+                return ({str(p): observe(p) for p in parameters}
                         if parameters else observe())
-            if not is_active():
-                _of_stock[self.id()] = observed
-                return
-            found = difference(_of_stock.pop(self.id()), observed)
+            with swamp_torch.disabled():
+                stock = observed()
+            found = difference(stock, observed())
             self.assertIsNone(found, found)
         return test
     return decorate
-
-
-def run_with_stock(*classes):
-    """For setUpModule(): runs the tests with PyTorch's own kernels, then loads the
-    library."""
-    assert not is_active()
-    for one in classes:
-        for name in unittest.defaultTestLoader.getTestCaseNames(one):
-            getattr(one(name), name)()
-    load()
 
 
 # Last, because the server's processes use this file.

@@ -6,85 +6,52 @@
 #ifdef BUG_misaligned
 __thread_local char bytes[256] __attribute__((aligned(128)));
 
-void kernel(args_t* from) {
-  get_args(from);
-#ifdef RIGHT
-  athread_dma_get(bytes, args.flag, 64);
-#else
+KERNEL(bug) {
   /* BUG misaligned: misaligned */
-  athread_dma_get(bytes + 2, args.flag, 64);
-#endif
-  get_part();
-  compute();
-  put_part();
+  athread_dma_get(kRight ? bytes : bytes + 2, args.flag, 64);
 }
 #endif
 
 #ifdef BUG_simd_misaligned
 __thread_local double lanes[16] __attribute__((aligned(64)));
 
-void kernel(args_t* from) {
+KERNEL(bug) {
   doublev8 v;
-  get_args(from);
   for (int i = 0; i < 16; ++i) lanes[i] = i;
-#ifdef RIGHT
-  simd_load(v, lanes + 8);
-#else
+  double* from = lanes + (kRight ? 8 : 1);
   /* BUG simd_misaligned: misaligned */
-  simd_load(v, lanes + 1);
-#endif
+  simd_load(v, from);
   lanes[0] = v[0];
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_zero_length
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   reply = 0;
 #ifndef RIGHT
   /* BUG zero_length: bad-length */
   CRTS_dma_iget(part, args.in, 0, &reply);
   CRTS_dma_wait_value(&reply, 1);
 #endif
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_negative_length
 __thread_local int left = -8;
 
-void kernel(args_t* from) {
-  get_args(from);
-#ifndef RIGHT
+KERNEL(bug) {
   /* BUG negative_length: bad-length */
-  athread_dma_get(part, args.in, left);
-#endif
-  get_part();
-  compute();
-  put_part();
+  if (!kRight) athread_dma_get(part, args.in, left);
 }
 #endif
 
 #ifdef BUG_oversize
-void kernel(args_t* from) {
-  get_args(from);
-#ifdef RIGHT
-  int length = sizeof part;
-#else
-  int length = 1 << 20;
-#endif
+KERNEL(bug) {
+  int length = kRight ? sizeof part : 1 << 20;
   reply = 0;
   /* BUG oversize: bad-length */
   CRTS_dma_iget(part, args.in + _PEN * kPart, length, &reply);
   CRTS_dma_wait_value(&reply, 1);
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
@@ -95,15 +62,11 @@ static __thread_local crts_rply_t word;
 static crts_rply_t word;
 #endif
 
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   word = 0;
   /* BUG reply_not_ldm: reply-not-ldm */
   CRTS_dma_iget(part, args.in + _PEN * kPart, sizeof part, &word);
   CRTS_dma_wait_value(&word, 1);
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
@@ -126,17 +89,9 @@ void kernel(args_t* from) {
 #ifdef BUG_ldm_range_static
 __thread_local double small[kPart / 2];
 
-void kernel(args_t* from) {
-  get_args(from);
-#ifdef RIGHT
-  athread_dma_get(small, args.in, sizeof small);
-#else
+KERNEL(bug) {
   /* BUG ldm_range_static: ldm-range */
-  athread_dma_get(small, args.in, sizeof part);
-#endif
-  get_part();
-  compute();
-  put_part();
+  athread_dma_get(small, args.in, kRight ? sizeof small : sizeof part);
 }
 #endif
 
@@ -144,9 +99,7 @@ void kernel(args_t* from) {
 void kernel(args_t* from) {
   get_args(from);
   int at = _PEN * kPart;
-#ifndef RIGHT
-  if (_PEN == kSlaves - 1) at += 2;
-#endif
+  if (!kRight && _PEN == kSlaves - 1) at += 2;
   /* BUG main_range_static: main-range */
   athread_dma_get(part, args.in + at, sizeof part);
   compute();

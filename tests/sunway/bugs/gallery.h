@@ -1,6 +1,6 @@
 /* A gallery of bugs. Each kernel turns `in` into `out` = 2 * in + 1 and has one
- * bug unless RIGHT is defined. The macro BUG_NAME selects the kernel, or the
- * main() in master.c, of the bug NAME.
+ * bug unless RIGHT is defined (kRight in expressions). The macro BUG_NAME
+ * selects the kernel, or the main() in master.c, of the bug NAME.
  *
  * A comment "BUG NAME: CATEGORY" means that check mode reports this category at
  * the line below it, or below other such comments. "RUN NAME:
@@ -9,6 +9,11 @@
 #define GALLERY_H
 
 enum { kSlaves = 64, kPart = 64, kCount = kSlaves * kPart };
+#ifdef RIGHT
+enum { kRight = 1 };
+#else
+enum { kRight = 0 };
+#endif
 
 typedef struct {
   double* in;  /* kCount numbers */
@@ -42,6 +47,19 @@ static inline void compute(void) {
 static inline void put_part(void) {
   athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
 }
+
+/* KERNEL(bug) begins the function bug(), a part of kernel() that comes before
+ * it computes. It must leave `part` as it was, at least if RIGHT is defined. */
+#define KERNEL(bug)                                               \
+  static inline __attribute__((always_inline)) void bug(void);    \
+  void kernel(args_t* from) {                                     \
+    get_args(from);                                               \
+    get_part();                                                   \
+    bug();                                                        \
+    compute();                                                    \
+    put_part();                                                   \
+  }                                                               \
+  static void bug(void)
 
 #endif /* MASTER */
 #endif

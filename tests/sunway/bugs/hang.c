@@ -2,25 +2,15 @@
 #include "gallery.h"
 
 #ifdef BUG_sync_divergence
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
-#ifndef RIGHT
-  if (_PEN == 5) return;
-#endif
+KERNEL(bug) {
+  if (!kRight && _PEN == 5) return;
   /* BUG sync_divergence: sync-divergence */
   athread_ssync_array();
 }
 #endif
 
 #ifdef BUG_sync_different
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
+KERNEL(bug) {
 #ifndef RIGHT
   if (_ROW == 2) {
     athread_ssync_row();
@@ -37,18 +27,11 @@ void kernel(args_t* from) {
 /* A slave does not release a lock for which others wait. */
 volatile long word; /* in main memory */
 
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   /* BUG lock_kept: hang */
   athread_lock(&word);
   flag[0] += 1;
-#ifndef RIGHT
-  if (_PEN != 0)
-#endif
-    athread_unlock(&word);
-  get_part();
-  compute();
-  put_part();
+  if (kRight || _PEN != 0) athread_unlock(&word);
 }
 #endif
 
@@ -56,11 +39,7 @@ void kernel(args_t* from) {
 /* A slave returns without releasing a lock for which the master waits. */
 extern volatile long word;
 
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
+KERNEL(bug) {
   if (_PEN == 0) {
     athread_lock(&word);
 #ifndef RIGHT
@@ -77,11 +56,7 @@ void kernel(args_t* from) {
 /* RUN silent_loop: SWAMP_CHECK_TIMEOUT=3 */
 __thread_local volatile int never;
 
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
+KERNEL(bug) {
 #ifndef RIGHT
   /* BUG silent_loop: hang */
   while (never == 0) {
@@ -95,22 +70,14 @@ void kernel(args_t* from) {
  * RUN spin_two_words: SWAMP_CHECK_TIMEOUT=3 */
 volatile long words[2]; /* in main memory */
 
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   if (_PEN == 0) {
     /* BUG spin_two_words: hang */
     while (words[0] + words[1] < 5) {
     }
   } else if (_PEN == 1) {
     words[0] = 2;
-#ifdef RIGHT
-    words[1] = 3;
-#else
-    words[1] = 2;
-#endif
+    words[1] = kRight ? 3 : 2;
   }
-  get_part();
-  compute();
-  put_part();
 }
 #endif

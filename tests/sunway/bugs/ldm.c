@@ -1,57 +1,39 @@
 /* Too much LDM, accesses outside its blocks, and reads before a write. */
-#include "gallery.h"
 #include <string.h>
 
+#include "gallery.h"
+
 #ifdef BUG_ldm_budget
-void kernel(args_t* from) {
-  get_args(from);
-#ifdef RIGHT
-  const int bytes = 4096;
-#else
-  const int bytes = 256 * 1024;
-#endif
+KERNEL(bug) {
+  const int bytes = kRight ? 4096 : 256 * 1024;
   /* BUG ldm_budget: ldm-range */
   double* more = (double*)ldm_malloc(bytes);
   if (more != NULL) {
     more[0] = 1;
     ldm_free(more, bytes);
   }
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_ldm_malloc_overrun
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   double* piece = (double*)ldm_malloc(sizeof part);
-#ifdef RIGHT
-  const int count = kPart;
-#else
-  const int count = kPart + 1;
-#endif
+  const int count = kRight ? kPart : kPart + 1;
   for (int i = 0; i < count; ++i) {
     /* BUG ldm_malloc_overrun: ldm-range */
     piece[i] = i;
   }
   ldm_free(piece, sizeof part);
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
 #if defined BUG_ldm_last || defined BUG_ldm_last_set
 /* Beyond the last variable in LDM, where the C library's data follow here. */
-void kernel(args_t* from) {
+KERNEL(bug) {
   double* volatile place = part;
   double* all = place;
   int count = kPart;
-  get_args(from);
-#ifndef RIGHT
-  count += 400;
-#endif
+  if (!kRight) count += 400;
 #ifdef BUG_ldm_last
   for (int i = 0; i < count; ++i) {
     /* BUG ldm_last: ldm-range */
@@ -62,8 +44,6 @@ void kernel(args_t* from) {
   memset(all, 0, count * sizeof *all);
 #endif
   get_part();
-  compute();
-  put_part();
 }
 #endif
 
@@ -74,11 +54,7 @@ static __attribute__((noinline)) void get_into(double* to) {
 }
 
 void kernel(args_t* from) {
-#ifdef RIGHT
-  double local[kPart];
-#else
-  double local[kPart - 8];
-#endif
+  double local[kRight ? kPart : kPart - 8];
   double* all = local;
   get_args(from);
 #ifdef BUG_local_end
@@ -94,11 +70,7 @@ void kernel(args_t* from) {
 
 #ifdef BUG_stack_overflow
 void kernel(args_t* from) {
-#ifdef RIGHT
-  double big[100];
-#else
-  double big[34000];
-#endif
+  double big[kRight ? 100 : 34000];
   big[0] = big[99] = 0;
   /* BUG stack_overflow: ldm-range */
   athread_dma_get(&args, from, sizeof args);
@@ -128,9 +100,7 @@ void kernel(args_t* from) {
   int bytes = 4096;
   get_args(from);
   second(from);
-#ifndef RIGHT
-  bytes = get_allocatable_size();
-#endif
+  if (!kRight) bytes = get_allocatable_size();
   void* block = ldm_malloc(bytes);
   second(from);
   ldm_free(block, bytes);
@@ -141,11 +111,7 @@ void kernel(args_t* from) {
 #endif
 
 #ifdef BUG_stack_recursion
-#ifdef RIGHT
-enum { kDepth = 6 };
-#else
-enum { kDepth = 90 };
-#endif
+enum { kDepth = kRight ? 6 : 90 };
 
 /* Each call takes 4 KiB of stack. */
 static double deep(int left, const double* from) {
@@ -157,13 +123,7 @@ static double deep(int left, const double* from) {
   return left == 0 ? copy[0] : deep(left - 1, copy) + copy[1] - from[1];
 }
 
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  part[0] = deep(kDepth, part);
-  compute();
-  put_part();
-}
+KERNEL(bug) { part[0] = deep(kDepth, part); }
 #endif
 
 #ifdef BUG_uninitialised_put
@@ -172,11 +132,8 @@ void kernel(args_t* from) {
   get_part();
   compute();
   double* copy = (double*)ldm_malloc(sizeof part);
-#ifdef RIGHT
-  for (int i = 0; i < kPart; ++i) copy[i] = part[i];
-#else
-  for (int i = 0; i < kPart - 4; ++i) copy[i] = part[i];
-#endif
+  const int end = kRight ? kPart : kPart - 4;
+  for (int i = 0; i < end; ++i) copy[i] = part[i];
   /* BUG uninitialised_put: uninitialised */
   athread_dma_put(args.out + _PEN * kPart, copy, sizeof part);
   ldm_free(copy, sizeof part);
@@ -188,9 +145,7 @@ void kernel(args_t* from) {
   get_args(from);
   get_part();
   double* sum = (double*)ldm_malloc(sizeof *sum);
-#ifdef RIGHT
-  *sum = 1;
-#endif
+  if (kRight) *sum = 1;
   for (int i = 0; i < kPart; ++i) {
     /* BUG uninitialised_read: uninitialised */
     part[i] = 2 * part[i] + *sum;
@@ -224,12 +179,10 @@ typedef struct {
   short last;
 } padded_t;
 
-void kernel(args_t* from) {
+KERNEL(bug) {
   double local[kPart + 2];
   padded_t padded;
   int begin = 0, end = kPart + 2;
-  get_args(from);
-  get_part();
 #ifndef RIGHT
 #ifdef BUG_uninitialised_end
   begin = 2;
@@ -258,7 +211,5 @@ void kernel(args_t* from) {
   padded.first = 1;
   padded.last = 2;
   athread_dma_put(args.in + _PEN * kPart, &padded, sizeof padded);
-  compute();
-  put_part();
 }
 #endif

@@ -16,6 +16,8 @@ long flag[kSlaves];
 
 extern SLAVE_FUN(kernel)(args_t*);
 
+static args_t plain = {in, out, flag};
+
 static void begin(void) {
   for (int i = 0; i < kCount; ++i) in[i] = i;
   athread_init();
@@ -73,13 +75,9 @@ int main(void) {
   args->flag = flag;
   /* BUG args_freed: args-changed */
   athread_spawn(kernel, args);
-#ifndef RIGHT
-  free(args);
-#endif
+  if (!kRight) free(args);
   athread_join();
-#ifdef RIGHT
-  free(args);
-#endif
+  if (kRight) free(args);
   return finish();
 }
 
@@ -89,14 +87,10 @@ int main(void) {
   double* mine = (double*)malloc(kCount * sizeof(double));
   memcpy(mine, in, kCount * sizeof(double));
   args_t args = {mine, out, flag};
-#ifndef RIGHT
-  free(mine);
-#endif
+  if (!kRight) free(mine);
   athread_spawn(kernel, &args);
   athread_join();
-#ifdef RIGHT
-  free(mine);
-#endif
+  if (kRight) free(mine);
   return finish();
 }
 
@@ -104,9 +98,7 @@ int main(void) {
 int main(void) {
   begin();
   double* mine = (double*)malloc(kCount * sizeof(double));
-#ifdef RIGHT
-  memcpy(mine, in, kCount * sizeof(double));
-#endif
+  if (kRight) memcpy(mine, in, kCount * sizeof(double));
   args_t args = {mine, out, flag};
   athread_spawn(kernel, &args);
   athread_join();
@@ -115,11 +107,7 @@ int main(void) {
 }
 
 #elif defined BUG_main_range_heap || defined BUG_main_range_local
-#ifdef RIGHT
-enum { kCopy = kCount };
-#else
-enum { kCopy = kCount - 8 };
-#endif
+enum { kCopy = kRight ? kCount : kCount - 8 };
 
 int main(void) {
   begin();
@@ -146,14 +134,13 @@ int main(void) {
 /* RIGHT: variables that no slave uses, and what a spawn follows, may change. */
 int main(void) {
   begin();
-  args_t args = {in, out, flag};
   for (int i = 0; i < 2; ++i) {
-    athread_spawn(kernel, &args);
-#ifdef RIGHT
-    flag[i] = 1;
-#else
-    in[7 * kPart + 3] = 1;
-#endif
+    athread_spawn(kernel, &plain);
+    if (kRight) {
+      flag[i] = 1;
+    } else {
+      in[7 * kPart + 3] = 1;
+    }
     athread_join();
     in[5] = 5.5;
     in[5] = 5;
@@ -162,14 +149,13 @@ int main(void) {
 }
 
 #elif defined BUG_master_reads || defined BUG_master_copies
-/* RIGHT: the master may read what slaves only read, and results after the join. */
+/* RIGHT: it may read what slaves only read, and results after the join. */
 double seen[2];
 
 int main(void) {
   begin();
-  args_t args = {in, out, flag};
   for (int i = 0; i < 2; ++i) {
-    athread_spawn(kernel, &args);
+    athread_spawn(kernel, &plain);
     seen[0] += in[i] + flag[i];
 #if defined RIGHT
     athread_join();
@@ -193,9 +179,7 @@ int main(void) {
   begin();
   memcpy(out, in, sizeof in);
   athread_spawn(kernel, (args_t*)out);
-#ifdef RIGHT
-  athread_join();
-#endif
+  if (kRight) athread_join();
 #ifdef BUG_array_read
   seen += out[5];
 #else
@@ -213,15 +197,14 @@ int main(void) {
 }
 
 #elif defined BUG_master_reads_late
-/* Sleeping is no join. RIGHT: a slave may also tell by a flag that it has ended,
- * for which the master waits. */
+/* Sleeping is no join. RIGHT: a slave may also tell by a flag that it has
+ * ended, for which the master waits. */
 volatile int ended;
 
 int main(void) {
   double seen;
   begin();
-  args_t args = {in, out, flag};
-  athread_spawn(kernel, &args);
+  athread_spawn(kernel, &plain);
 #ifdef RIGHT
   while (ended != kSlaves) {
   }
@@ -239,9 +222,8 @@ int main(void) {
 int main(void) {
   double seen = 0;
   begin();
-  args_t args = {in, out, flag};
   for (int i = 0; i < kSlaves; ++i) {
-    athread_create(i, kernel, &args);
+    athread_create(i, kernel, &plain);
 #ifdef RIGHT
     if (i % 2 == 0) athread_wait(i);
     if (i % 2 == 0) seen += out[i * kPart];
@@ -264,14 +246,9 @@ int main(void) {
 int main(void) {
   double seen[2];
   begin();
-  args_t args = {in, out, flag};
-  athread_spawn(kernel, &args);
+  athread_spawn(kernel, &plain);
   athread_join();
-#ifdef RIGHT
-  double* shown = flag[3] != 0 ? out : in;
-#else
-  double* shown = (double*)flag[3];
-#endif
+  double* shown = kRight ? out : (double*)flag[3];
 #ifdef BUG_master_loads_ldm
   /* BUG master_loads_ldm: ldm-range */
   seen[0] = shown[1];
@@ -290,8 +267,7 @@ int main(void) {
 #elif defined BUG_volatile_groups
 int main(void) {
   begin();
-  args_t args = {in, out, flag};
-  athread_spawn_cgs(kernel, &args);
+  athread_spawn_cgs(kernel, &plain);
   athread_join_cgs();
   return finish();
 }
@@ -299,25 +275,19 @@ int main(void) {
 #elif defined BUG_unjoined
 int main(void) {
   begin();
-  args_t args = {in, out, flag};
   /* BUG unjoined: unjoined */
-  athread_spawn(kernel, &args);
-#ifdef RIGHT
-  athread_join();
-#endif
+  athread_spawn(kernel, &plain);
+  if (kRight) athread_join();
   return finish();
 }
 
 #elif defined BUG_double_spawn
 int main(void) {
   begin();
-  args_t args = {in, out, flag};
-  athread_spawn(kernel, &args);
-#ifdef RIGHT
-  athread_join();
-#endif
+  athread_spawn(kernel, &plain);
+  if (kRight) athread_join();
   /* BUG double_spawn: unjoined */
-  athread_spawn(kernel, &args);
+  athread_spawn(kernel, &plain);
   athread_join();
   return finish();
 }
@@ -325,25 +295,19 @@ int main(void) {
 #elif defined BUG_join_without_spawn
 int main(void) {
   begin();
-  args_t args = {in, out, flag};
-  athread_spawn(kernel, &args);
+  athread_spawn(kernel, &plain);
   athread_join();
-#ifndef RIGHT
   /* BUG join_without_spawn: unjoined */
-  athread_join();
-#endif
+  if (!kRight) athread_join();
   return finish();
 }
 
 #elif defined BUG_no_init
 int main(void) {
-  args_t args = {in, out, flag};
   for (int i = 0; i < kCount; ++i) in[i] = i;
-#ifdef RIGHT
-  athread_init();
-#endif
+  if (kRight) athread_init();
   /* BUG no_init: unjoined */
-  athread_spawn(kernel, &args);
+  athread_spawn(kernel, &plain);
   athread_join();
   return finish();
 }
@@ -352,11 +316,10 @@ int main(void) {
 volatile long word;
 
 int main(void) {
-  args_t args = {in, out, flag};
   begin();
   for (int i = 0; i < 20; ++i) {
     athread_lock(&word);
-    athread_spawn(kernel, &args);
+    athread_spawn(kernel, &plain);
     athread_unlock(&word);
     CRTS_sync_master_array();
     /* BUG lock_kept_returned: hang */

@@ -4,17 +4,9 @@
 #include "gallery.h"
 
 #ifdef BUG_overlap_write
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-#ifndef RIGHT
-  if (_PEN == 9) {
-    /* BUG overlap_write: overlap */
-    athread_dma_put(args.out, part, 8);
-  }
-#endif
-  put_part();
+KERNEL(bug) {
+  /* BUG overlap_write: overlap */
+  if (!kRight && _PEN == 9) athread_dma_put(args.out, part, 8);
 }
 #endif
 
@@ -26,26 +18,16 @@ void kernel(args_t* from) {
   compute();
   /* BUG overlap_read: overlap */
   athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
-#ifdef RIGHT
-  athread_ssync_array();
-#endif
+  if (kRight) athread_ssync_array();
   athread_dma_get(neighbour, args.out + (_PEN + 1) % kSlaves * kPart,
                   sizeof neighbour);
 }
 #endif
 
 #ifdef BUG_overlap_direct
-void kernel(args_t* from) {
-  get_args(from);
-#ifdef RIGHT
-  flag[_PEN] += _PEN;
-#else
+KERNEL(bug) {
   /* BUG overlap_direct: overlap */
-  flag[0] += _PEN;
-#endif
-  get_part();
-  compute();
-  put_part();
+  flag[kRight ? _PEN : 0] += _PEN;
 }
 #endif
 
@@ -53,35 +35,23 @@ void kernel(args_t* from) {
 long* volatile shared;
 
 /* Two slaves write memory that a third one allocated. */
-void kernel(args_t* from) {
+KERNEL(bug) {
   int place = _PEN;
-  get_args(from);
-  get_part();
-#ifndef RIGHT
-  place = 0;
-#endif
+  if (!kRight) place = 0;
   if (_PEN == 0) shared = malloc(kSlaves * sizeof *shared);
   athread_ssync_array();
   /* BUG overlap_heap: overlap */
   if (_PEN == 3 || _PEN == 4) shared[place] = _PEN;
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_overlap_neighbour
 long sums[kSlaves];
 
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
+KERNEL(bug) {
   /* BUG overlap_neighbour: overlap */
   flag[_PEN] = _PEN + 1;
-#ifdef RIGHT
-  athread_ssync_array();
-#endif
+  if (kRight) athread_ssync_array();
   sums[_PEN] = flag[(_PEN + 1) % kSlaves];
 }
 #endif
@@ -90,64 +60,43 @@ void kernel(args_t* from) {
 __thread_local long word[8], seen[8];
 
 /* Slave 63 writes memory that slave 0 broadcasts to its row. */
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
+KERNEL(bug) {
   reply = 0;
   for (int i = 0; i < 8; ++i) word[i] = 0;
   CRTS_ssync_array();
   if (_PEN == 0) CRTS_dma_row_ibcast(seen, args.flag, sizeof seen, &reply);
   if (_PEN < 8) CRTS_dma_wait_value(&reply, 1);
-#ifdef RIGHT
-  CRTS_ssync_array();
-  if (_PEN == 63) CRTS_dma_put(args.flag, word, sizeof word);
-#endif
-  compute();
-  put_part();
-#ifndef RIGHT
+  if (kRight) CRTS_ssync_array();
   /* BUG overlap_broadcast: overlap */
   if (_PEN == 63) CRTS_dma_put(args.flag, word, sizeof word);
-#endif
 }
 #endif
 
 #ifdef BUG_overlap_next_round
 /* A slow slave may leave a barrier after a fast one has reached the next one.
  * RUN overlap_next_round: SWAMP_CHECK_SCHEDULES=0 */
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   for (int i = 0; i < 4; ++i) {
     const long left = flag[(_PEN + kSlaves - 1) % kSlaves];
     athread_ssync_array();
     /* BUG overlap_next_round: overlap */
     flag[_PEN] = left + 1;
-#ifdef RIGHT
-    athread_ssync_array();
-#endif
+    if (kRight) athread_ssync_array();
   }
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_overlap_next_pair
 /* overlap_next_round with barriers of two slaves.
  * RUN overlap_next_pair: SWAMP_CHECK_SCHEDULES=0 */
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   for (int i = 0; i < 4; ++i) {
     const long other = flag[_PEN ^ 1];
     athread_ssync_peer(_PEN ^ 1);
     /* BUG overlap_next_pair: overlap */
     flag[_PEN] = other + 1;
-#ifdef RIGHT
-    athread_ssync_peer(_PEN ^ 1);
-#endif
+    if (kRight) athread_ssync_peer(_PEN ^ 1);
   }
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
@@ -158,8 +107,7 @@ void kernel(args_t* from) {
 __thread_local long mine[2], theirs[2];
 __thread_local crts_rply_t sent, came;
 
-void kernel(args_t* from) {
-  get_args(from);
+KERNEL(bug) {
   sent = came = 0;
   athread_ssync_array();
   if (_PEN % 2 == 0) {
@@ -171,17 +119,10 @@ void kernel(args_t* from) {
                      &came);
     athread_rma_wait_value(&sent, 2);
   } else {
-#ifdef RIGHT
-    athread_rma_wait_value(&came, 2);
-#else
-    athread_rma_wait_value(&came, 1);
-#endif
+    athread_rma_wait_value(&came, kRight ? 2 : 1);
     flag[_PEN] = flag[_PEN - 1];
     athread_rma_wait_value(&came, 2);
   }
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
@@ -192,9 +133,8 @@ void kernel(args_t* from) {
   asm volatile("putr %0,%1\n" ::"r"(value), "r"(to) : "memory")
 #define GETR(value) asm volatile("getr %0\n" : "=r"(value)::"memory")
 
-void kernel(args_t* from) {
+KERNEL(bug) {
   long packet = 1;
-  get_args(from);
   if (_PEN % 2 == 0) {
     PUTR(packet, _PEN % 8 + 1);
     /* BUG overlap_next_packet: overlap */
@@ -202,34 +142,19 @@ void kernel(args_t* from) {
     PUTR(packet, _PEN % 8 + 1);
   } else {
     GETR(packet);
-#ifdef RIGHT
-    GETR(packet);
-#endif
+    if (kRight) GETR(packet);
     flag[_PEN] = flag[_PEN - 1];
-#ifndef RIGHT
-    GETR(packet);
-#endif
+    if (!kRight) GETR(packet);
   }
-  get_part();
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_overlap_word
 /* Stores of a part of a word write all of it. */
-void kernel(args_t* from) {
+KERNEL(bug) {
   char* done = (char*)flag;
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
-#ifdef RIGHT
-  done[4 * _PEN] = 1;
-#else
   /* BUG overlap_word: overlap */
-  done[_PEN] = 1;
-#endif
+  done[(kRight ? 4 : 1) * _PEN] = 1;
 }
 #endif
 
@@ -244,9 +169,7 @@ void kernel(args_t* from) {
   if (_PEN == 0) {
     /* BUG overlap_early_flag: overlap */
     athread_dma_iput(args.out, part, sizeof part, &reply);
-#ifdef RIGHT
-    athread_dma_wait_value(&reply, 1);
-#endif
+    if (kRight) athread_dma_wait_value(&reply, 1);
     ready = 1;
     athread_dma_wait_value(&reply, 1);
   } else {
@@ -268,9 +191,7 @@ void kernel(args_t* from) {
   get_args(from);
   get_part();
   const double* read = args.in + _PEN * kPart;
-#ifndef RIGHT
-  read = args.out + (_PEN + 1) % kSlaves * kPart;
-#endif
+  if (!kRight) read = args.out + (_PEN + 1) % kSlaves * kPart;
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < kPart; ++i) sum += read[i];
   }

@@ -1,79 +1,64 @@
 /* Transfers between the LDMs of slaves. */
 #include "gallery.h"
 
+__thread_local crts_rply_t sent, came;
+
+static inline void start(void) {
+  sent = came = 0;
+  CRTS_ssync_array();
+}
+
 #ifdef BUG_unwaited_rma_get
 __thread_local double other;
 
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
+KERNEL(bug) {
   reply = 0;
   static __thread_local crts_rply_t remote;
   athread_ssync_array();
   athread_rma_iget(&other, &reply, 8, (_PEN + 1) % kSlaves, &part[0], &remote);
-#ifdef RIGHT
-  athread_rma_wait_value(&reply, 1);
-#endif
+  if (kRight) athread_rma_wait_value(&reply, 1);
   /* BUG unwaited_rma_get: missing-wait */
   double mine = other;
   athread_rma_wait_value(&reply, 1);
   athread_ssync_array();
   part[0] += mine - other;
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_rma_unwaited_receive
 __thread_local double edge[4];
-__thread_local crts_rply_t sent, came;
 double edges[kSlaves];
 
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  sent = came = 0;
-  CRTS_ssync_array();
+KERNEL(bug) {
+  start();
   CRTS_rma_iput(part, &sent, sizeof edge, (_PEN + 1) % kSlaves, edge, &came);
   CRTS_rma_wait_value(&sent, 1); /* for what this slave sends */
-#ifdef RIGHT
-  CRTS_rma_wait_value(&came, 1);
-#endif
+  if (kRight) CRTS_rma_wait_value(&came, 1);
   /* BUG rma_unwaited_receive: missing-wait */
   edges[_PEN] = edge[0];
-  compute();
-  put_part();
 }
 #endif
 
 #if defined BUG_rma_only_barrier || defined BUG_rma_only_sender || \
     defined BUG_rma_source_received || defined BUG_rma_reply_reset
 __thread_local double edge[2][4];
-__thread_local crts_rply_t sent, came;
 double edges[kSlaves];
 
-/* Barriers, local replies and messages of other slaves do not tell that data has
- * arrived. */
-void kernel(args_t* from) {
+/* Barriers, local replies and messages of other slaves do not tell that data
+ * has arrived. */
+KERNEL(bug) {
   const int next = (_PEN + 1) % kSlaves;
-  get_args(from);
-  get_part();
-  sent = came = 0;
-  CRTS_ssync_array();
+  start();
 #ifdef BUG_rma_source_received
   CRTS_rma_iput(part, &sent, 32, next, edge[0], &came);
-#ifdef RIGHT
-  CRTS_rma_wait_value(&sent, 1);
-#endif
+  if (kRight) CRTS_rma_wait_value(&sent, 1);
   CRTS_rma_wait_value(&came, 1);
   /* BUG rma_source_received: source-modified */
   part[0] += edge[0][0] - edge[0][0];
 #elif defined BUG_rma_reply_reset
   CRTS_rma_iput(part, &sent, 32, next, edge[0], &came);
   CRTS_rma_wait_value(&came, 1);
-#ifdef RIGHT
-  CRTS_ssync_array();
-#endif
+  if (kRight) CRTS_ssync_array();
   /* BUG rma_reply_reset: stale-reply */
   sent = 0;
   CRTS_rma_iput(part, &sent, 32, next, edge[1], &came);
@@ -83,9 +68,7 @@ void kernel(args_t* from) {
   CRTS_rma_iput(part, &sent, 32, next, edge[0], &came);
 #ifdef BUG_rma_only_sender
   CRTS_rma_wait_value(&sent, 1);
-#ifdef RIGHT
-  CRTS_rma_wait_value(&came, 1);
-#endif
+  if (kRight) CRTS_rma_wait_value(&came, 1);
 #elif defined RIGHT
   CRTS_rma_barrier();
 #endif
@@ -96,23 +79,19 @@ void kernel(args_t* from) {
   CRTS_rma_wait_value(&sent, 1);
 #endif
   CRTS_ssync_array();
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_rma_source
 __thread_local double edge[4];
-__thread_local crts_rply_t got, sent, came;
+__thread_local crts_rply_t got;
 
 void kernel(args_t* from) {
   get_args(from);
-  got = sent = came = 0;
-  CRTS_ssync_array();
+  got = 0;
+  start();
   CRTS_dma_iget(part, args.in + _PEN * kPart, sizeof part, &got);
-#ifdef RIGHT
-  CRTS_dma_wait_value(&got, 1);
-#endif
+  if (kRight) CRTS_dma_wait_value(&got, 1);
   /* BUG rma_source: missing-wait */
   CRTS_rma_iput(part, &sent, sizeof edge, (_PEN + 1) % kSlaves, edge, &came);
   CRTS_dma_wait_value(&got, 1);
@@ -125,39 +104,26 @@ void kernel(args_t* from) {
 
 #ifdef BUG_rma_reset
 __thread_local double first;
-__thread_local crts_rply_t sent, came;
 
 /* The message of slave 63 may arrive before the others have reset the word. */
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-#ifdef RIGHT
-  sent = came = 0;
-#endif
+KERNEL(bug) {
+  if (kRight) sent = came = 0;
   CRTS_ssync_array();
-#ifndef RIGHT
-  sent = came = 0;
-#endif
+  if (!kRight) sent = came = 0;
   first = part[0];
   if (_PEN == 63) CRTS_rma_ibcast(&first, &first, &sent, sizeof first, &came);
   /* BUG rma_reset: hang */
   CRTS_rma_wait_value(&came, 1);
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_rma_without_sender
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
+__thread_local double first;
+
+KERNEL(bug) {
   reply = 0;
   athread_ssync_array();
-#ifdef RIGHT
-  if (_PEN == 0) athread_rma_put(&part[0], 8, 1, &part[1], &reply);
-#endif
+  if (kRight && _PEN == 0) athread_rma_put(&part[0], 8, 1, &first, &reply);
   if (_PEN == 1) {
     /* BUG rma_without_sender: hang */
     athread_rma_wait_value(&reply, 1);
@@ -167,20 +133,14 @@ void kernel(args_t* from) {
 
 #ifdef BUG_rma_overlap
 __thread_local double mine, of[2];
-__thread_local crts_rply_t sent, came;
 double sums[kSlaves];
 
 /* Slave 0 waits for both messages, but either may overwrite the other. */
-void kernel(args_t* from) {
+KERNEL(bug) {
   int place = _PEN - 1;
-  get_args(from);
-  get_part();
-  sent = came = 0;
   mine = part[0];
-#ifndef RIGHT
-  place = 0;
-#endif
-  CRTS_ssync_array();
+  if (!kRight) place = 0;
+  start();
   if (_PEN == 1 || _PEN == 2) {
     /* BUG rma_overlap: overlap */
     CRTS_rma_iput(&mine, &sent, sizeof mine, 0, &of[place], &came);
@@ -190,8 +150,6 @@ void kernel(args_t* from) {
     CRTS_rma_wait_value(&came, 2);
     sums[0] = of[0] + of[1];
   }
-  compute();
-  put_part();
 }
 #endif
 
@@ -201,9 +159,7 @@ __thread_local crts_rply_t mine, other;
 double copies[kSlaves];
 
 /* Slave 1 reads the LDM of slave 0 while slave 2 writes it. */
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
+KERNEL(bug) {
   mine = other = 0;
   shown = part[0];
   CRTS_ssync_array();
@@ -212,89 +168,65 @@ void kernel(args_t* from) {
     CRTS_rma_wait_value(&mine, 1);
     copies[1] = 0 * seen;
   }
-#ifdef RIGHT
-  CRTS_ssync_array();
-#endif
+  if (kRight) CRTS_ssync_array();
   if (_PEN == 2) {
     /* BUG rma_get_overlap: overlap */
     CRTS_rma_iput(&shown, &mine, sizeof shown, 0, &shown, &other);
     CRTS_rma_wait_value(&mine, 1);
   }
   if (_PEN == 0) CRTS_rma_wait_value(&other, 2);
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_rma_no_slave
-__thread_local crts_rply_t sent, came;
+__thread_local double first;
 
-void kernel(args_t* from) {
+KERNEL(bug) {
   int to = _PEN + 1;
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
-  sent = came = 0;
-#ifdef RIGHT
-  to %= kSlaves;
-#endif
-  CRTS_ssync_array();
+  if (kRight) to %= kSlaves;
+  start();
   /* BUG rma_no_slave: ldm-range */
-  CRTS_rma_iput(&part[1], &sent, 8, to, &part[0], &came);
+  CRTS_rma_iput(&part[1], &sent, 8, to, &first, &came);
   CRTS_rma_wait_value(&sent, 1);
   CRTS_rma_wait_value(&came, 1);
 }
 #endif
 
-#if defined BUG_rma_remote_block || defined BUG_rma_remote_end
-__thread_local crts_rply_t sent, came;
+#if defined BUG_rma_remote_block || defined BUG_rma_remote_end || \
+    defined BUG_rma_remote_local
 __thread_local double edge[4];
 
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  sent = came = 0;
+KERNEL(bug) {
 #ifdef BUG_rma_remote_block
   /* Slave 1 has no block at that place. */
   const int count = 4;
   double* to = (double*)ldm_malloc(64);
-#ifndef RIGHT
-  if (_PEN == 1) ldm_free(to, 64);
-#endif
+  if (!kRight && _PEN == 1) ldm_free(to, 64);
 #else
-#ifdef RIGHT
-  const int count = 4;
-#else
-  const int count = 5;
+  const int count = kRight ? 4 : 5;
+#ifdef BUG_rma_remote_local
+  double edge[4];
 #endif
   double* to = edge;
 #endif
-  CRTS_ssync_array();
+  start();
   if (_PEN == 0) {
     /* BUG rma_remote_block: ldm-range */
     /* BUG rma_remote_end: ldm-range */
+    /* BUG rma_remote_local: ldm-range */
     CRTS_rma_iput(part, &sent, count * 8, 1, to, &came);
     CRTS_rma_wait_value(&sent, 1);
   }
   if (_PEN == 1) CRTS_rma_wait_value(&came, 1);
-  compute();
-  put_part();
 }
 #endif
 
 #if defined BUG_rma_source_modified || defined BUG_rma_source_filled
 __thread_local double edge[2][4];
-__thread_local crts_rply_t sent, came;
 
 /* RIGHT: the wait for the reply, or a barrier after the receiver's wait. */
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
-  sent = came = 0;
-  CRTS_ssync_array();
+KERNEL(bug) {
+  start();
   for (int i = 0; i < 2; ++i) {
     CRTS_rma_iput(part, &sent, 32, (_PEN + 1) % kSlaves, edge[i], &came);
 #ifdef RIGHT
@@ -307,7 +239,7 @@ void kernel(args_t* from) {
 #endif
 #ifdef BUG_rma_source_modified
     /* BUG rma_source_modified: source-modified */
-    part[3] = i;
+    part[3] += 0 * part[2];
 #else
     reply = 0;
     /* BUG rma_source_filled: reuse-in-flight */
@@ -322,22 +254,14 @@ void kernel(args_t* from) {
 
 #ifdef BUG_rma_overwritten
 __thread_local double lines[2][4], sums;
-__thread_local crts_rply_t sent, came;
 double totals[kSlaves];
 
 /* Slave 0 sends two lines; slave 1 may read the first after the second came. */
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  sent = came = 0;
+KERNEL(bug) {
   sums = 0;
-  CRTS_ssync_array();
+  start();
   for (int i = 0; i < 2; ++i) {
-#ifdef RIGHT
-    double* line = lines[i];
-#else
-    double* line = lines[0];
-#endif
+    double* line = lines[kRight ? i : 0];
     if (_PEN == 0) {
       /* BUG rma_overwritten: overlap */
       CRTS_rma_iput(part + 4 * i, &sent, 32, 1, line, &came);
@@ -349,29 +273,23 @@ void kernel(args_t* from) {
     }
   }
   totals[_PEN] = sums;
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_rma_batch
 __thread_local double line[4], one, sums;
-__thread_local crts_rply_t sent, came, answered;
+__thread_local crts_rply_t answered;
 double totals[kSlaves];
 
 /* Slave 1 reads after the first three messages, and slave 0 does not wait for
  * its answer before it sends the fourth. */
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  sent = came = answered = 0;
+KERNEL(bug) {
+  answered = 0;
   one = sums = 0;
-  CRTS_ssync_array();
+  start();
   for (int i = 1; i <= 4; ++i) {
     if (_PEN == 0) {
-#ifdef RIGHT
-      if (i == 4) CRTS_rma_wait_value(&answered, 1);
-#endif
+      if (kRight && i == 4) CRTS_rma_wait_value(&answered, 1);
       /* BUG rma_batch: overlap */
       CRTS_rma_iput(part + 4 * i, &sent, 32, 1, line, &came);
       CRTS_rma_wait_value(&sent, i);
@@ -383,8 +301,6 @@ void kernel(args_t* from) {
     }
   }
   totals[_PEN] = sums;
-  compute();
-  put_part();
 }
 #endif
 
@@ -401,9 +317,7 @@ void kernel(args_t* from) {
   CRTS_ssync_array();
   CRTS_rma_iget(seen, &mine, sizeof seen, (_PEN + 1) % kSlaves, part, &other);
   CRTS_rma_wait_value(&mine, 1);
-#ifdef RIGHT
-  CRTS_rma_wait_value(&other, 1);
-#endif
+  if (kRight) CRTS_rma_wait_value(&other, 1);
   copies[_PEN] = seen[0];
   for (int i = 0; i < kPart; ++i) {
     /* BUG rma_get_early: overlap */
@@ -414,7 +328,7 @@ void kernel(args_t* from) {
 }
 #endif
 
-#if defined BUG_reduce_from || defined BUG_reduce_to ||      \
+#if defined BUG_reduce_from || defined BUG_reduce_to ||     \
     defined BUG_alltoall_from || defined BUG_alltoall_to || \
     defined BUG_reduce_heap
 __thread_local int small[kSlaves], large[kSlaves + 2];
@@ -478,51 +392,35 @@ void kernel(args_t* from) {
 #endif
 
 #ifdef BUG_broadcast_block
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
+KERNEL(bug) {
   double* to = (double*)ldm_malloc(64);
-#ifndef RIGHT
-  if (_PEN == 1) ldm_free(to, 64); /* slave 1 has no block at that place */
-#endif
+  if (!kRight && _PEN == 1)
+    ldm_free(to, 64); /* slave 1 has no block at that place */
   reply = 0;
   CRTS_ssync_array();
   /* BUG broadcast_block: ldm-range */
   if (_PEN == 0) athread_dma_ibcast(to, args.in, 64, &reply);
   athread_dma_wait_value(&reply, 1);
-  compute();
-  put_part();
 }
 #endif
 
 #ifdef BUG_packet_missing
-void kernel(args_t* from) {
+KERNEL(bug) {
   long number = 7;
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
-#ifdef RIGHT
-  if (_PEN == 0) asm volatile("putr %0,%1\n" ::"r"(number), "r"(1) : "memory");
-#endif
+  if (kRight && _PEN == 0)
+    asm volatile("putr %0,%1\n" ::"r"(number), "r"(1) : "memory");
   /* BUG packet_missing: hang */
   if (_PEN == 1) asm volatile("getr %0\n" : "=r"(number)::"memory");
 }
 #endif
 
 #ifdef BUG_packet_left
-void kernel(args_t* from) {
+KERNEL(bug) {
   long number = 7;
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
   if (_PEN == 0) {
     /* BUG packet_left: sync-divergence */
     asm volatile("putr %0,%1\n" ::"r"(number), "r"(1) : "memory");
   }
-#ifdef RIGHT
-  if (_PEN == 1) asm volatile("getr %0\n" : "=r"(number)::"memory");
-#endif
+  if (kRight && _PEN == 1) asm volatile("getr %0\n" : "=r"(number)::"memory");
 }
 #endif

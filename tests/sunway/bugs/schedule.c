@@ -13,9 +13,7 @@ void kernel(args_t* from) {
   get_args(from);
   reply = 0;
   athread_dma_iget(part, args.in + _PEN * kPart, sizeof part, &reply);
-#ifdef RIGHT
-  athread_dma_wait_value(&reply, 1);
-#endif
+  if (kRight) athread_dma_wait_value(&reply, 1);
   is_zero = memcmp(part, zeros, sizeof *zeros) == 0;
   athread_dma_wait_value(&reply, 1);
   compute();
@@ -29,17 +27,9 @@ void kernel(args_t* from) {
 int next;
 double first[kSlaves];
 
-void kernel(args_t* from) {
+KERNEL(bug) {
   int place;
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
-#ifdef RIGHT
-  place = _PEN;
-#else
-  place = faaw(&next, 1);
-#endif
+  place = kRight ? _PEN : faaw(&next, 1);
   /* BUG schedule_last: schedule */
   athread_dma_put(&first[place], part, sizeof *part);
 }
@@ -91,12 +81,8 @@ void kernel(args_t* from) {
     athread_dma_get(part, args.in + task * kPart, sizeof part);
     compute();
     athread_dma_put(args.out + task * kPart, part, sizeof part);
-#ifdef RIGHT
-    pairs[task] += part[0];
-#else
     /* BUG shared_tasks: overlap */
-    pairs[task / 2] += part[0];
-#endif
+    pairs[kRight ? task : task / 2] += part[0];
   }
 }
 #endif
@@ -130,11 +116,7 @@ volatile int64_t lock_word;
 long total;
 
 /* Two slaves may see that nobody has the lock. */
-void kernel(args_t* from) {
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
+KERNEL(bug) {
 #ifdef RIGHT
   CRTS_mutex_lock(&lock_word);
 #else

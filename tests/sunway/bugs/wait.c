@@ -18,16 +18,12 @@ void kernel(args_t* from) {
   get_args(from);
   reply = 0;
   athread_dma_iget(part, args.in + _PEN * kPart, sizeof part, &reply);
-#ifdef RIGHT
-  athread_dma_wait_value(&reply, 1);
-#endif
+  if (kRight) athread_dma_wait_value(&reply, 1);
   for (int i = 0; i < kPart; ++i) {
     /* BUG missing_wait_read: missing-wait */
     part[i] = 2 * part[i] + 1;
   }
-#ifndef RIGHT
-  athread_dma_wait_value(&reply, 1);
-#endif
+  if (!kRight) athread_dma_wait_value(&reply, 1);
   put_part();
 }
 #endif
@@ -60,11 +56,8 @@ void kernel(args_t* from) {
   compute();
   reply = 0;
   /* BUG missing_wait_end: missing-wait */
-  athread_dma_iput(args.out + _PEN * kPart, part, sizeof part,
-                   &reply);
-#ifdef RIGHT
-  athread_dma_wait_value(&reply, 1);
-#endif
+  athread_dma_iput(args.out + _PEN * kPart, part, sizeof part, &reply);
+  if (kRight) athread_dma_wait_value(&reply, 1);
 }
 #endif
 
@@ -79,9 +72,7 @@ void kernel(args_t* from) {
   own = args.out + _PEN * kPart;
   reply = 0;
   athread_dma_iput(own, part, sizeof part, &reply);
-#ifdef RIGHT
-  athread_dma_wait_value(&reply, 1);
-#endif
+  if (kRight) athread_dma_wait_value(&reply, 1);
   /* BUG own_put_read: missing-wait */
   first[_PEN] = own[0];
   athread_dma_wait_value(&reply, 1);
@@ -95,14 +86,10 @@ void kernel(args_t* from) {
   compute();
   reply = 0;
   CRTS_dma_iput(args.out + _PEN * kPart, part, sizeof part, &reply);
-#ifdef RIGHT
-  CRTS_dma_wait_value(&reply, 1);
-#endif
+  if (kRight) CRTS_dma_wait_value(&reply, 1);
   /* BUG source_modified: source-modified */
   part[3] = 0;
-#ifndef RIGHT
-  CRTS_dma_wait_value(&reply, 1);
-#endif
+  if (!kRight) CRTS_dma_wait_value(&reply, 1);
 }
 #endif
 
@@ -111,10 +98,8 @@ void kernel(args_t* from) {
   get_args(from);
   reply = 0;
   CRTS_dma_iget(part, args.in + _PEN * kPart, sizeof part, &reply);
-#ifndef RIGHT
   /* BUG write_into_get: reuse-in-flight */
-  part[0] = 0;
-#endif
+  if (!kRight) part[0] = 0;
   CRTS_dma_wait_value(&reply, 1);
   compute();
   put_part();
@@ -131,9 +116,7 @@ void kernel(args_t* from) {
   reply = 0;
   get_reply = 0;
   CRTS_dma_iput(args.out + _PEN * kPart, part, sizeof part, &reply);
-#ifdef RIGHT
-  CRTS_dma_wait_value(&reply, 1);
-#endif
+  if (kRight) CRTS_dma_wait_value(&reply, 1);
   /* BUG get_over_put: reuse-in-flight */
   CRTS_dma_iget(part, args.in, sizeof part, &get_reply);
   CRTS_dma_wait_value(&get_reply, 1);
@@ -152,9 +135,7 @@ void kernel(args_t* from) {
   athread_dma_iput(own, zeros, sizeof zeros, &reply);
   get_part();
   compute();
-#ifdef RIGHT
-  athread_dma_wait_value(&reply, 1);
-#endif
+  if (kRight) athread_dma_wait_value(&reply, 1);
   /* BUG put_over_put: reuse-in-flight */
   athread_dma_iput(own, part, sizeof part, &reply);
   athread_dma_wait_value(&reply, 2);
@@ -166,9 +147,7 @@ void kernel(args_t* from) {
   get_args(from);
   reply = 0;
   for (int i = 0; i < 2; ++i) {
-#ifdef RIGHT
-    reply = 0;
-#endif
+    if (kRight) reply = 0;
     get_half(i, &reply);
     /* BUG stale_reply: stale-reply */
     CRTS_dma_wait_value(&reply, 1);
@@ -183,9 +162,7 @@ void kernel(args_t* from) {
   volatile int spin = 0;
   get_args(from);
   for (int i = 0; i < 2; ++i) {
-#ifdef RIGHT
-    spin = 0;
-#endif
+    if (kRight) spin = 0;
     get_half(i, (void*)&spin);
     /* BUG raw_spin_stale: stale-reply */
     while (spin != 1) {
@@ -216,9 +193,7 @@ void kernel(args_t* from) {
 void kernel(args_t* from) {
   volatile crts_rply_t counter;
   get_args(from);
-#ifdef RIGHT
-  counter = 0;
-#endif
+  if (kRight) counter = 0;
   /* BUG uninitialised_reply: uninitialised */
   athread_dma_iget(part, args.in + _PEN * kPart, sizeof part, (void*)&counter);
   athread_dma_wait_value((void*)&counter, 1);

@@ -8,6 +8,10 @@ int deep(int n) {
   part[0] = 1;
   return deep(n + 1) + part[0];
 }
+__attribute__((noinline)) void leaf(void) {
+  volatile char all[1 << 20];
+  all[0] = all[sizeof all - 1] = 1;
+}
 void work(int* numbers) {
   volatile int* at = numbers;
   if (_PEN != 7) return;
@@ -29,5 +33,7 @@ void work(int* numbers) {
   zero = deep(0);
 #elif BUG == 8
   ((void (*)(void))(long)zero)();
+#elif BUG == 9
+  leaf();
 #endif
 }

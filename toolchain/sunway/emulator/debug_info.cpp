@@ -198,7 +198,7 @@ std::string name_of_function(const void* function) {
                                  reinterpret_cast<std::uintptr_t>(function));
   if (!symbol.name.empty()) return symbol.name;
   const Location at = locate(static_cast<const char*>(function) + 1);
-  return at.file + ":" + std::to_string(at.line);
+  return at.text();
 }
 
 bool reads_clock_unseen() { return variables().unseen_clock; }

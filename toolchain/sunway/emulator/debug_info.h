@@ -17,6 +17,7 @@ std::uintptr_t program_base();
 struct Location {
   std::string file;
   int line;
+  std::string text() const { return file + ":" + std::to_string(line); }
 };
 
 // locate() returns the source line of the call that returns to `pc`; "?"

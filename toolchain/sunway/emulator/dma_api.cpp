@@ -75,17 +75,17 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
   if (slave.observer) slave.observer->broadcast(t, pc);
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     Transfer own = t;
-    own.ldm = sunway::as_seen_by(other, slave, t.ldm);
+    own.ldm = sunway::as_seen_by(other, t.ldm);
     if (!slave.observer ||
         slave.observer->reaches(other, own.ldm, t.length, t.call, pc)) {
       sunway::carry_out(own);
       if (other.observer) {
         other.observer->received(own.ldm, t.length, slave,
-                                 sunway::as_seen_by(other, slave, t.reply),
-                                 t.call, pc);
+                                 sunway::as_seen_by(other, t.reply), t.call,
+                                 pc);
       }
     }
-    sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
+    sunway::add_reply(sunway::as_seen_by(other, t.reply));
     sunway::end_nap(other);
   });
   sunway::notify_receivers();
@@ -139,7 +139,6 @@ extern "C" {
 // transfer.
 #define SWAMP_GET void *ldm, void *main, int length
 #define SWAMP_PUT void *main, void *ldm, int length
-#define SWAMP_BLOCKS int block, int stride
 #define SWAMP_DMA(name, kind, parameters, block, stride, reply, action)       \
   int athread_##name parameters {                                             \
     const void* const pc = SWAMP_SUNWAY_CALLER();                             \
@@ -147,49 +146,29 @@ extern "C" {
         transfer(Kind::kind, ldm, main, length, block, stride, reply, #name); \
     return action;                                                            \
   }
-SWAMP_DMA(dma_get, get, (SWAMP_GET), 0, 0, nullptr, blocking(t, pc))
-SWAMP_DMA(dma_get_stride, get, (SWAMP_GET, SWAMP_BLOCKS), block, stride,
-          nullptr, blocking(t, pc))
-SWAMP_DMA(dma_iget, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
-          issue(t, pc))
-SWAMP_DMA(dma_iget_stride, get, (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply),
-          block, stride, reply, issue(t, pc))
-SWAMP_DMA(dma_put, put, (SWAMP_PUT), 0, 0, nullptr, blocking(t, pc))
-SWAMP_DMA(dma_put_stride, put, (SWAMP_PUT, SWAMP_BLOCKS), block, stride,
-          nullptr, blocking(t, pc))
-SWAMP_DMA(dma_iput, put, (SWAMP_PUT, volatile void* reply), 0, 0, reply,
-          issue(t, pc))
-SWAMP_DMA(dma_iput_stride, put, (SWAMP_PUT, SWAMP_BLOCKS, volatile void* reply),
-          block, stride, reply, issue(t, pc))
-SWAMP_DMA(dma_ibcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
-          spread(t, Range::array, pc))
+// Of each there is a form for blocks.
+#define SWAMP_DMA_CALL(name, end, kind, sides, action)                       \
+  SWAMP_DMA(name##end, kind, (sides), 0, 0, nullptr, action)                 \
+  SWAMP_DMA(name##_stride##end, kind, (sides, int block, int stride), block, \
+            stride, nullptr, action)
+#define SWAMP_DMA_START(name, kind, sides, action)                          \
+  SWAMP_DMA(name, kind, (sides, volatile void* reply), 0, 0, reply, action) \
+  SWAMP_DMA(name##_stride, kind,                                            \
+            (sides, int block, int stride, volatile void* reply), block,    \
+            stride, reply, action)
+SWAMP_DMA_CALL(dma_get, , get, SWAMP_GET, blocking(t, pc))
+SWAMP_DMA_START(dma_iget, get, SWAMP_GET, issue(t, pc))
+SWAMP_DMA_CALL(dma_put, , put, SWAMP_PUT, blocking(t, pc))
+SWAMP_DMA_START(dma_iput, put, SWAMP_PUT, issue(t, pc))
 SWAMP_DMA(dma_bcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
           spread(t, Range::array, pc))
-SWAMP_DMA(dma_ibcast_stride, get,
-          (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply), block, stride, reply,
-          spread(t, Range::array, pc))
-SWAMP_DMA(dma_row_ibcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
-          spread(t, Range::row, pc))
-SWAMP_DMA(dma_col_ibcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
-          spread(t, Range::column, pc))
-SWAMP_DMA(dma_row_ibcast_stride, get,
-          (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply), block, stride, reply,
-          spread(t, Range::row, pc))
-SWAMP_DMA(dma_col_ibcast_stride, get,
-          (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply), block, stride, reply,
-          spread(t, Range::column, pc))
-SWAMP_DMA(dma_bcast_coll, get, (SWAMP_GET), 0, 0, nullptr,
-          collect(t, Range::array, pc))
-SWAMP_DMA(dma_row_bcast_coll, get, (SWAMP_GET), 0, 0, nullptr,
-          collect(t, Range::row, pc))
-SWAMP_DMA(dma_col_bcast_coll, get, (SWAMP_GET), 0, 0, nullptr,
-          collect(t, Range::column, pc))
-SWAMP_DMA(dma_bcast_stride_coll, get, (SWAMP_GET, SWAMP_BLOCKS), block, stride,
-          nullptr, collect(t, Range::array, pc))
-SWAMP_DMA(dma_row_bcast_stride_coll, get, (SWAMP_GET, SWAMP_BLOCKS), block,
-          stride, nullptr, collect(t, Range::row, pc))
-SWAMP_DMA(dma_col_bcast_stride_coll, get, (SWAMP_GET, SWAMP_BLOCKS), block,
-          stride, nullptr, collect(t, Range::column, pc))
+SWAMP_DMA_START(dma_ibcast, get, SWAMP_GET, spread(t, Range::array, pc))
+SWAMP_DMA_START(dma_row_ibcast, get, SWAMP_GET, spread(t, Range::row, pc))
+SWAMP_DMA_START(dma_col_ibcast, get, SWAMP_GET, spread(t, Range::column, pc))
+SWAMP_DMA_CALL(dma_bcast, _coll, get, SWAMP_GET, collect(t, Range::array, pc))
+SWAMP_DMA_CALL(dma_row_bcast, _coll, get, SWAMP_GET, collect(t, Range::row, pc))
+SWAMP_DMA_CALL(dma_col_bcast, _coll, get, SWAMP_GET,
+               collect(t, Range::column, pc))
 
 int athread_dma_wait_value(volatile void* reply, int value) {
   sunway::wait_reply("dma_wait_value", reply, value, SWAMP_SUNWAY_CALLER());

@@ -49,7 +49,7 @@ std::string others(const std::vector<Place>& all, const Place& but) {
     const Location at = locate(place.wait->pc);
     text += (text.empty() ? "; also waiting: " : ", ") +
             std::to_string(place.slaves) + " in " + place.wait->what + " at " +
-            at.file + ":" + std::to_string(at.line);
+            at.text();
   }
   std::size_t gone = 0;
   for (const Group& group : machine().groups) {

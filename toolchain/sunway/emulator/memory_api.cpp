@@ -152,23 +152,15 @@ void libc_aligned_free(void* memory) { std::free(memory); }
 void* libc_set_aligned_malloc(std::size_t bytes, std::size_t alignment) {
   return allocate(alignment, bytes, SWAMP_SUNWAY_CALLER());
 }
-void* libc_uncached_malloc(std::size_t bytes) {
-  return allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
-}
-void libc_uncached_free(void* memory) { std::free(memory); }
-void* libc_uncached_aligned_malloc(std::size_t bytes) {
-  return allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
-}
-void libc_uncached_aligned_free(void* memory) { std::free(memory); }
 
-int CRTS_mutex_lock(volatile std::int64_t* word) {
+int athread_mutex_lock(volatile std::int64_t* word) {
   lock(word, SWAMP_SUNWAY_CALLER());
   return 0;
 }
-int CRTS_mutex_trylock(volatile std::int64_t* word) {
+int athread_mutex_trylock(volatile std::int64_t* word) {
   return trylock(word, SWAMP_SUNWAY_CALLER()) ? 0 : 1;
 }
-int CRTS_mutex_unlock(volatile std::int64_t* word) {
+int athread_mutex_unlock(volatile std::int64_t* word) {
   unlock(word);
   return 0;
 }
@@ -204,14 +196,14 @@ SWAMP_PART_LOCK(2spc, kClusters + 1, cluster_of(slave.id) / 2)
 SWAMP_PART_LOCK(4spc, kClusters + 2, cluster_of(slave.id) / 4)
 SWAMP_PART_LOCK(8spc, kClusters + 3, cluster_of(slave.id) / 8)
 
-int CRTS_mutex_lock_node() {
+int athread_mutex_lock_node() {
   lock(&node_lock, SWAMP_SUNWAY_CALLER());
   return 0;
 }
-int CRTS_mutex_trylock_node() {
+int athread_mutex_trylock_node() {
   return trylock(&node_lock, SWAMP_SUNWAY_CALLER()) ? 0 : 1;
 }
-int CRTS_mutex_unlock_node() {
+int athread_mutex_unlock_node() {
   unlock(&node_lock);
   return 0;
 }

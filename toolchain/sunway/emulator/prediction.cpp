@@ -36,7 +36,7 @@ std::map<std::string, Counters>& lines() {
 void add_lines(Slave& slave) {
   for (const auto& [pc, counters] : slave.places) {
     const Location at = locate(pc);
-    lines()[at.file + ":" + std::to_string(at.line)].add(counters);
+    lines()[at.text()].add(counters);
     slave.counters.add(counters);
   }
   slave.places.clear();

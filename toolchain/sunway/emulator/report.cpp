@@ -89,8 +89,7 @@ std::string name_of(const Slave* slave) {
 }
 
 bool is_suppressed(const char* category, const Location& at) {
-  const std::string place =
-      std::string(category) + " " + at.file + ":" + std::to_string(at.line);
+  const std::string place = std::string(category) + " " + at.text();
   const std::vector<std::string>& all = settings().suppressed;
   return std::any_of(all.begin(), all.end(), [&](const std::string& pattern) {
     return fnmatch(pattern.c_str(), place.c_str(), 0) == 0;
@@ -124,14 +123,11 @@ void emit(const Finding& finding, bool is_note) {
   }
   std::string text = finding.text;
   if (finding.clash != nullptr) {
-    const Location other = locate(finding.clash);
-    text +=
-        " (the other: " + other.file + ":" + std::to_string(other.line) + ")";
+    text += " (the other: " + locate(finding.clash).text() + ")";
   }
   const std::string who = name_of(finding.slave);
-  printed.line = at.file + ":" + std::to_string(at.line) + ": " +
-                 (is_note ? "note: " : "") + finding.category + ": " + who +
-                 ": " + text;
+  printed.line = at.text() + ": " + (is_note ? "note: " : "") +
+                 finding.category + ": " + who + ": " + text;
   print_line(printed.line);
   append_json(finding, at, is_note, text);
   state.reporting = false;
@@ -236,6 +232,13 @@ const void* program_call() {
 
 namespace {
 
+bool overflows_stack(const Slave& slave, const siginfo_t& info) {
+  return info.si_signo == SIGSEGV && info.si_code > 0 &&
+         reinterpret_cast<std::uintptr_t>(slave.stack) -
+                 reinterpret_cast<std::uintptr_t>(info.si_addr) <=
+             kPage;
+}
+
 // what_of() describes the action of the slave that caused the signal.
 std::string what_of(const Slave& slave, const siginfo_t& info,
                     const ucontext_t& context) {
@@ -262,8 +265,7 @@ std::string what_of(const Slave& slave, const siginfo_t& info,
                                              : "loads from ";
   what += address == 0 ? "NULL" : text;
   if (info.si_signo == SIGBUS) return what + ", beyond the end of a file";
-  const auto stack = reinterpret_cast<std::uintptr_t>(slave.stack);
-  if (stack - address <= kPage) what += ", beyond the end of its stack";
+  if (overflows_stack(slave, info)) what += ", beyond the end of its stack";
   return what;
 }
 
@@ -281,10 +283,13 @@ void print_crash(const Slave& slave, const siginfo_t& info,
   const OwnAllocations own;
   signal(SIGALRM, [](int) { end_by(fault); });
   alarm(kAlarmSeconds);
-  const Location at = locate(program_call(context));
-  print_line(at.file + ":" + std::to_string(at.line) +
-             ": crash: " + name_of(&slave) + ": " +
-             what_of(slave, info, context) + ": " + strsignal(info.si_signo));
+  const void* pc = program_call(context);
+  const std::string what = what_of(slave, info, context);
+  if (machine().check && overflows_stack(slave, info)) {
+    report({"ldm-range", pc, &slave, what + ": LDM overflows"});
+  }
+  print_line(locate(pc).text() + ": crash: " + name_of(&slave) + ": " + what +
+             ": " + strsignal(info.si_signo));
 }
 
 void crashed(int signal_number, siginfo_t* info, void* context) {
@@ -333,8 +338,8 @@ void show_place(int, siginfo_t*, void* context) {
   const OwnAllocations own;
   const Location at =
       locate(program_call(*static_cast<const ucontext_t*>(context)));
-  print_line(at.file + ":" + std::to_string(at.line) +
-             ": note: interrupted: " + name_of(slave) + ": runs here");
+  print_line(at.text() + ": note: interrupted: " + name_of(slave) +
+             ": runs here");
   shown = true;
 }
 

@@ -32,13 +32,13 @@ Slave& peer(Slave& slave, int id, const Rma& rma) {
       sunway::end_now(sunway::kReportedExit);
     }
     const sunway::Location at = sunway::locate(rma.pc);
-    sunway::fail(1, at.file + ":" + std::to_string(at.line) + ": " + text);
+    sunway::fail(1, at.text() + ": " + text);
   }
   return sunway::machine().slave(slave.group, id);
 }
 
-void reply(const Slave& to, const Slave& from, volatile void* word) {
-  if (word != nullptr) sunway::add_reply(sunway::as_seen_by(to, from, word));
+void reply(const Slave& to, volatile void* word) {
+  if (word != nullptr) sunway::add_reply(sunway::as_seen_by(to, word));
 }
 
 // latency() returns the cycles of an RMA of two slaves without its bytes.
@@ -53,10 +53,10 @@ std::uint64_t latency(const Slave& a, const Slave& b) {
 }
 
 void send(Slave& slave, Slave& other, const Rma& rma) {
-  std::byte* to = sunway::as_seen_by(other, slave, rma.remote);
+  std::byte* to = sunway::as_seen_by(other, rma.remote);
   if (slave.observer &&
       !slave.observer->reaches(other, to, rma.length, rma.call, rma.pc)) {
-    return reply(other, slave, rma.remote_reply);
+    return reply(other, rma.remote_reply);
   }
   std::memmove(to, rma.local, static_cast<std::size_t>(rma.length));
   if (&other != &slave) {
@@ -65,10 +65,10 @@ void send(Slave& slave, Slave& other, const Rma& rma) {
   }
   if (other.observer) {
     other.observer->received(to, rma.length, slave,
-                             sunway::as_seen_by(other, slave, rma.remote_reply),
+                             sunway::as_seen_by(other, rma.remote_reply),
                              rma.call, rma.pc);
   }
-  reply(other, slave, rma.remote_reply);
+  reply(other, rma.remote_reply);
   sunway::end_nap(other);
 }
 
@@ -97,8 +97,8 @@ int put(const Rma& rma, int id) {
   if (sends) {
     sunway::let_receivers_run(slave, other);
     send(slave, other, rma);
-  } else if (slave.in_ldm(rma.remote_reply, 4)) {  // or it would hang as well
-    reply(other, slave, rma.remote_reply);
+  } else if (other.in_ldm(sunway::as_seen_by(other, rma.remote_reply), 4)) {
+    reply(other, rma.remote_reply);  // or it would hang as well
   }
   return end_send(slave, rma, sends);
 }
@@ -112,7 +112,7 @@ int get(const Rma& rma, int id, bool wait) {
   }
   const Transfer t{Transfer::Kind::remote_get,
                    static_cast<std::byte*>(rma.local),
-                   sunway::as_seen_by(other, slave, rma.remote),
+                   sunway::as_seen_by(other, rma.remote),
                    rma.length,
                    0,
                    0,
@@ -128,16 +128,16 @@ int get(const Rma& rma, int id, bool wait) {
     if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
   }
   if (slave.observer && rma.remote_reply != nullptr) {
-    slave.observer->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
+    slave.observer->replies(sunway::as_seen_by(other, rma.remote_reply));
   }
-  reply(other, slave, rma.remote_reply);
+  reply(other, rma.remote_reply);
   sunway::end_nap(other);
   sunway::notify_receivers();
   return 0;
 }
 
 // spread() sends to all of the range, the sender included unless `others`.
-int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
+int spread(const Rma& rma, Range range, unsigned mask, bool others) {
   Slave& slave = sunway::require_self(rma.call);
   const bool sends = start(slave, slave, rma, true);
   if (sends) {
@@ -205,11 +205,17 @@ int athread_rma_all_barrier() { return athread_rma_barrier(); }
 #define SWAMP_COPY void *to, void *from
 #define SWAMP_LOCAL volatile void* local
 #define SWAMP_REMOTE volatile void* remote
-#define SWAMP_SPREAD(name, parameters, local, ...)                       \
+// A send has a second name, by which the sender does not receive.
+#define SWAMP_SPREAD(name, parameters, local, range, mask)               \
   int athread_##name parameters {                                        \
     return spread(                                                       \
         {from, local, length, to, remote, #name, SWAMP_SUNWAY_CALLER()}, \
-        __VA_ARGS__);                                                    \
+        range, mask, false);                                             \
+  }                                                                      \
+  int athread_##name##_other parameters {                                \
+    return spread({from, local, length, to, remote, #name "_other",      \
+                   SWAMP_SUNWAY_CALLER()},                               \
+                  range, mask, true);                                    \
   }
 SWAMP_SPREAD(rma_bcast, (SWAMP_COPY, int length, SWAMP_REMOTE), nullptr,
              Range::array, ~0u)
@@ -225,21 +231,6 @@ SWAMP_SPREAD(rma_row_ibcast,
 SWAMP_SPREAD(rma_col_ibcast,
              (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
              Range::column, ~0u)
-SWAMP_SPREAD(rma_bcast_other, (SWAMP_COPY, int length, SWAMP_REMOTE), nullptr,
-             Range::array, ~0u, true)
-SWAMP_SPREAD(rma_ibcast_other,
-             (SWAMP_COPY, SWAMP_LOCAL, int length, SWAMP_REMOTE), local,
-             Range::array, ~0u, true)
-SWAMP_SPREAD(rma_row_bcast_other, (SWAMP_COPY, int length, SWAMP_REMOTE),
-             nullptr, Range::row, ~0u, true)
-SWAMP_SPREAD(rma_col_bcast_other, (SWAMP_COPY, int length, SWAMP_REMOTE),
-             nullptr, Range::column, ~0u, true)
-SWAMP_SPREAD(rma_row_ibcast_other,
-             (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
-             Range::row, ~0u, true)
-SWAMP_SPREAD(rma_col_ibcast_other,
-             (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
-             Range::column, ~0u, true)
 #define SWAMP_MASK static_cast<unsigned>(mask) & 0xffu
 SWAMP_SPREAD(rma_row_mcast, (SWAMP_COPY, int length, int mask, SWAMP_REMOTE),
              nullptr, Range::row, SWAMP_MASK)
@@ -251,35 +242,24 @@ SWAMP_SPREAD(rma_row_imcast,
 SWAMP_SPREAD(rma_col_imcast,
              (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
              local, Range::column, SWAMP_MASK)
-SWAMP_SPREAD(rma_row_mcast_other,
-             (SWAMP_COPY, int length, int mask, SWAMP_REMOTE), nullptr,
-             Range::row, SWAMP_MASK, true)
-SWAMP_SPREAD(rma_col_mcast_other,
-             (SWAMP_COPY, int length, int mask, SWAMP_REMOTE), nullptr,
-             Range::column, SWAMP_MASK, true)
-SWAMP_SPREAD(rma_row_imcast_other,
-             (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
-             local, Range::row, SWAMP_MASK, true)
-SWAMP_SPREAD(rma_col_imcast_other,
-             (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
-             local, Range::column, SWAMP_MASK, true)
 
 // `place` is the number of a slave in the range.
-#define SWAMP_COLLECT(name, range, place, others)                           \
+#define SWAMP_COLLECT(name, range, place)                                   \
   int athread_##name(SWAMP_COPY, int length, int root) {                    \
     const int id = sunway::require_self(#name).id;                          \
     return collect(                                                         \
         {from, nullptr, length, to, nullptr, #name, SWAMP_SUNWAY_CALLER()}, \
-        range, (place) == root, others);                                    \
+        range, (place) == root, false);                                     \
+  }                                                                         \
+  int athread_##name##_other(SWAMP_COPY, int length, int root) {            \
+    const int id = sunway::require_self(#name "_other").id;                 \
+    return collect({from, nullptr, length, to, nullptr, #name "_other",     \
+                    SWAMP_SUNWAY_CALLER()},                                 \
+                   range, (place) == root, true);                           \
   }
-SWAMP_COLLECT(rma_bcast_coll, Range::array, id, false)
-SWAMP_COLLECT(rma_row_bcast_coll, Range::row, id % sunway::kRowLength, false)
-SWAMP_COLLECT(rma_col_bcast_coll, Range::column, id / sunway::kRowLength, false)
-SWAMP_COLLECT(rma_bcast_coll_other, Range::array, id, true)
-SWAMP_COLLECT(rma_row_bcast_coll_other, Range::row, id % sunway::kRowLength,
-              true)
-SWAMP_COLLECT(rma_col_bcast_coll_other, Range::column, id / sunway::kRowLength,
-              true)
+SWAMP_COLLECT(rma_bcast_coll, Range::array, id)
+SWAMP_COLLECT(rma_row_bcast_coll, Range::row, id % sunway::kRowLength)
+SWAMP_COLLECT(rma_col_bcast_coll, Range::column, id / sunway::kRowLength)
 
 #pragma GCC visibility pop
 

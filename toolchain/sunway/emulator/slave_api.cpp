@@ -100,6 +100,9 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
+// The registers that inline assembly names by number, each of a vector.
+__thread long swamp_registers[64][8];
+
 int athread_get_id(int core) { return core == -1 ? _MYID : core; }
 int athread_get_tid() { return _PEN; }
 int athread_get_rid() { return _ROW; }

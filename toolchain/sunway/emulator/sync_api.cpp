@@ -248,6 +248,9 @@ void reduce(sunway::Slave& slave, const void* mine, void* to, int count,
     std::memcpy(to, sum.data(), bytes);
   }
 }
+constexpr decltype(&reduce<int>) kReduce[] = {  // by Type
+    &reduce<int>,           &reduce<unsigned>, &reduce<long>,
+    &reduce<unsigned long>, &reduce<float>,    &reduce<double>};
 
 }  // namespace
 
@@ -267,26 +270,7 @@ int CRTS_scoll_redurt(void* from, void* to, int units, int vector,
   const Type type = kTypes[vector].type;
   const int count = units * kTypes[vector].count;
   if (type >= kFloat && operation >= kAnd && operation <= kEqv) return 1;
-  switch (type) {
-    case kInt:
-      reduce<int>(slave, from, to, count, operation, kCall, pc);
-      break;
-    case kUnsigned:
-      reduce<unsigned>(slave, from, to, count, operation, kCall, pc);
-      break;
-    case kLong:
-      reduce<long>(slave, from, to, count, operation, kCall, pc);
-      break;
-    case kUnsignedLong:
-      reduce<unsigned long>(slave, from, to, count, operation, kCall, pc);
-      break;
-    case kFloat:
-      reduce<float>(slave, from, to, count, operation, kCall, pc);
-      break;
-    default:
-      reduce<double>(slave, from, to, count, operation, kCall, pc);
-      break;
-  }
+  kReduce[type](slave, from, to, count, operation, kCall, pc);
   return 0;
 }
 

@@ -67,10 +67,14 @@ void remember_get(Slave& slave, const Transfer& t) noexcept {
   slave.last_get_value = before + 1;
 }
 
-std::byte* as_seen_by(const Slave& other, const Slave& slave,
+std::byte* as_seen_by(const Slave& other,
                       const volatile void* address) noexcept {
-  auto* here = static_cast<std::byte*>(const_cast<void*>(address));
-  return slave.in_ldm(here, 1) ? other.slot + (here - slave.slot) : here;
+  const Group& group = machine().groups[static_cast<std::size_t>(other.group)];
+  const std::size_t offset =
+      address_of(address) - address_of(group.memory.load());
+  return offset < group.slaves.size() * slot_bytes
+             ? other.slot + offset % slot_bytes
+             : static_cast<std::byte*>(const_cast<void*>(address));
 }
 
 unsigned long cpu_time(const Slave& slave) {

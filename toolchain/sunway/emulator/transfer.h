@@ -73,9 +73,10 @@ void count(Slave& slave, const Transfer& transfer) noexcept;
 // remember_get() notes an asynchronous transfer for Counters::get_waits.
 void remember_get(Slave& slave, const Transfer& transfer) noexcept;
 
-// as_seen_by() translates an address in `slave`'s LDM to the same place in
-// `other`'s. An address outside LDM stays as it is.
-std::byte* as_seen_by(const Slave& other, const Slave& slave,
+// as_seen_by() translates an address in the LDM of any slave of the core group
+// to the same place in `other`'s: on the machine the LDMs have the same
+// addresses. An address outside LDM stays as it is.
+std::byte* as_seen_by(const Slave& other,
                       const volatile void* address) noexcept;
 
 // let_receivers_run() models the latency of RMA: receivers run on before the

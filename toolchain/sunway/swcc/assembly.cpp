@@ -224,12 +224,9 @@ class Writer {
       head += "__label__ swamp_label_" + label + ";";
     }
     head += declarations();
-    for (const std::string& name : registers_) {
-      const bool vector = vectors_.count("$" + name) != 0;
-      head += "long swamp_register_" + name +
-              (vector         ? "[8] = {0};"
-               : name == "30" ? " = (long)__builtin_frame_address(0);"
-                              : " = 0;");
+    for (const std::string& name : special_) {
+      head += "long swamp_register_" + name + "[8] = {" +
+              (name == "30" ? "(long)__builtin_frame_address(0)" : "0") + "};";
     }
     return head + "__asm__ __volatile__(\"\" ::: \"memory\");" + body +
            "__asm__ __volatile__(\"\" ::: \"memory\");" + end + "})";
@@ -246,15 +243,13 @@ class Writer {
                ? static_cast<std::size_t>(std::atoi(constraint.c_str()))
                : i;
   }
-  // find_vectors() finds the operands and registers that an instruction uses as
-  // vectors: vectors_ has "$32", and "%" and the number of the operand.
+  // find_vectors() finds the operands that an instruction uses as vectors:
+  // vectors_ has "%" and their numbers.
   void find_vectors() {
     const auto found = [this](const std::string& word) {
       const std::size_t i = index_of(word);
       if (i < of.operands.size()) {
         vectors_.insert("%" + std::to_string(register_of(i)));
-      } else if (word[0] == '$') {
-        vectors_.insert(word);
       }
     };
     for (const Instruction& one : of.code) {
@@ -363,9 +358,11 @@ class Writer {
     if (word[0] != '$' || !is_number(number) || std::stoi(number) > 63) {
       return "";
     }
-    registers_.insert(number);
-    if (vectors_.count(word) != 0) return "swamp_register_" + number + "[0]";
-    return "swamp_register_" + number;
+    if (number != "30" && number != "31") {
+      return "swamp_registers[" + number + "][0]";
+    }
+    special_.insert(number);
+    return "swamp_register_" + number + "[0]";
   }
   std::string value(const std::string& word) {
     if (word == "$31") return "0L";
@@ -507,7 +504,8 @@ class Writer {
   }
 
   const Assembly& of;
-  std::set<std::string> labels_, targets_, registers_, vectors_;
+  std::set<std::string> labels_, targets_, vectors_;
+  std::set<std::string> special_;        // registers: the stack pointer and 0
   std::set<std::size_t> named_, whole_;  // operands in instructions
   const bool cplusplus;
 };
@@ -529,6 +527,7 @@ std::string declarations(bool cplusplus) {
         name + "\")");
   }
   add("unsigned long swamp_asm_cycle(void) __asm__(\"athread_stime_cycle\")");
+  add("__thread long swamp_registers[64][8]");
   add("int swamp_asm_syn(int, int) __asm__(\"athread_syn\")");
   add("int swamp_asm_faaw(volatile int*, int) __asm__(\"faaw\")");
   add("long swamp_asm_faal(volatile long*, long) __asm__(\"faal\")");

@@ -90,6 +90,8 @@ Words flags(const Options& options, const std::string& source) {
   if (!cplusplus && options.old && options.standard.empty())
     all.push_back("-fgnu89-inline");
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
+  // A frame larger than what is left of the stack faults at the guard page.
+  if (slave) all.push_back("-fstack-clash-protection");
   const std::string ending = ending_of(options, source);
   if (ending == ".s" || ending == ".S") return all;
   if (slave && makes_objects(options)) {

@@ -125,15 +125,15 @@ std::string prefixed(const std::string& name,
   return has && wanted.count(with) == 0 ? name : with;
 }
 
-// wanted_by_master() returns the names that the master's objects need.
-std::set<std::string> wanted_by_master(const std::vector<Part>& parts) {
-  std::set<std::string> wanted;
+// names_of() returns the names of this kind of the master's objects or of all.
+std::set<std::string> names_of(const std::vector<Part>& parts,
+                               std::set<std::string> (ElfObject::*kind)() const,
+                               bool masters) {
+  std::set<std::string> all;
   for_objects(parts, [&](const Member&, const ElfObject& object) {
-    if (object.is_slave()) return;
-    const std::set<std::string> some = object.undefined();
-    wanted.insert(some.begin(), some.end());
+    if (!masters || !object.is_slave()) all.merge((object.*kind)());
   });
-  return wanted;
+  return all;
 }
 
 // slave_names() maps the functions of slave objects to their new names.
@@ -146,12 +146,9 @@ Names slave_names(const std::vector<Part>& parts,
     for (const std::string& image : {member.image, checked}) {
       if (image.empty()) continue;
       const ElfObject one(image);
-      for (const std::string& name : one.functions()) {
-        names[name] = prefixed(name, wanted);
-      }
-      for (const std::string& name : one.code_groups()) {
-        names[name] = prefixed(name, wanted);
-      }
+      std::set<std::string> all = one.functions();
+      all.merge(one.code_groups());
+      for (const std::string& name : all) names[name] = prefixed(name, wanted);
     }
   });
   if (names.count("main") != 0) {
@@ -163,12 +160,8 @@ Names slave_names(const std::vector<Part>& parts,
 // require_slave_code() fails, as the real linker does, if slave code calls a
 // function that only the master has.
 void require_slave_code(const std::vector<Part>& parts, const Names& names) {
-  std::set<std::string> host;
-  for_objects(parts, [&](const Member&, const ElfObject& object) {
-    if (object.is_slave()) return;
-    const std::set<std::string> some = object.functions();
-    host.insert(some.begin(), some.end());
-  });
+  const std::set<std::string> host =
+      names_of(parts, &ElfObject::functions, true);
   for_objects(parts, [&](const Member& member, const ElfObject& object) {
     if (!object.is_slave()) return;
     for (const std::string& name : object.undefined()) {
@@ -183,11 +176,8 @@ void require_slave_code(const std::vector<Part>& parts, const Names& names) {
 
 // require_slave_side() fails if a slave function was compiled for the master.
 void require_slave_side(const std::vector<Part>& parts, const Names& names) {
-  std::set<std::string> wanted;
-  for_objects(parts, [&](const Member&, const ElfObject& object) {
-    const std::set<std::string> some = object.undefined();
-    wanted.insert(some.begin(), some.end());
-  });
+  const std::set<std::string> wanted =
+      names_of(parts, &ElfObject::undefined, false);
   for_objects(parts, [&](const Member& member, const ElfObject& object) {
     if (object.is_slave()) return;
     for (const std::string& name : object.functions()) {
@@ -392,7 +382,8 @@ void link(const Options& options) {
     join(parts, output);
     return;
   }
-  const std::set<std::string> wanted = wanted_by_master(parts);
+  const std::set<std::string> wanted =
+      names_of(parts, &ElfObject::undefined, true);
   const Names names = slave_names(parts, wanted);
   const Renames renames = write_renames(names);
   require_slave_code(parts, names);

@@ -331,6 +331,10 @@ class Rewriter {
       if (i == 0) return nullptr;
       --i;
     }
+    if (depth > 0 && text(i) == ")") {  // (p + k)[j]
+      i = opening(tokens_, i) + 1;
+      if (text(i + 1) != "+" && text(i + 1) != "-") return nullptr;
+    }
     const Variable* found =
         (local_.has(text(i)) ? local_ : global_).find(text(i));
     if (found == nullptr) return nullptr;

@@ -53,7 +53,7 @@ static long sum_to(long n) {
 /* Vectors in registers, by number and as operands; a performance counter is
  * 0. */
 static int vectors(void) {
-  static __thread_local double four[8] __attribute__((aligned(32))) = {1, 2, 3, 4, 10, 20, 30, 40};
+  static __thread_local double four[8] __attribute__((aligned(64))) = {1, 2, 3, 4, 10, 20, 30, 40};
   static __thread_local int place[24] __attribute__((aligned(32)));
   doublev4 a, b, sum, reversed;
   intv8 low, high;
@@ -95,6 +95,14 @@ static int vectors(void) {
   for (i = 0; i < 24; ++i) {
     wrong += place[i] != (i >= 13 && i < 21 ? i - 10 : i);
   }
+  /* Registers keep their values from one statement to the next. */
+  asm volatile("vldd $40, 0(%0)\n\tldi $5, 2($31)" : : "r"(four) : "memory");
+  asm volatile("vaddd $40, $40, $41" : : : "memory");
+  asm volatile("vstd $41, 0(%1)\n\taddl $5, 3, %0"
+               : "=r"(match)
+               : "r"(four)
+               : "memory");
+  wrong += match != 5 || four[1] != 4 || four[3] != 8;
   asm("wcsr %1, 5\n\trcsr %0, 5" : "=r"(counter) : "r"(7L));
   return wrong + (counter != 0);
 }

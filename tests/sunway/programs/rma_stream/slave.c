@@ -1,6 +1,6 @@
+/* Several messages of one slave go into one buffer, which its receiver reads only
+ * after the last of them. */
 #include <slave.h>
-
-extern double sums[64];
 
 enum { kTimes = 10 };
 
@@ -18,7 +18,7 @@ static double sum(void) {
 }
 
 /* Slaves with even numbers send, each to the next one. */
-void stream(void* unused) {
+void work(int* bad) {
   const int sends = _PEN % 2 == 0;
   const int other = _PEN ^ 1;
   double all = 0;
@@ -74,5 +74,5 @@ void stream(void* unused) {
       CRTS_rma_put(line, sizeof line[0], other, box, &answered);
     }
   }
-  if (!sends) sums[_PEN] = all;
+  if (!sends) bad[_PEN] += all != 8 * (4 + 5 + 6 + 9 + 19);
 }

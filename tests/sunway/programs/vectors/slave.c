@@ -32,7 +32,8 @@ static row scaled(row v, double by) {
   s.sum = by;          /* a member of a struct */
   row all[2], *p = all;
   all[0] = v * s.sum;  /* an element of an array */
-  p[1] = 0.5f;
+  p[1] = 1;
+  (p + 1)[0] = 0.5f;
   return all[0] + p[1] * ones;
 }
 

@@ -22,7 +22,7 @@ namespace {
 std::string describe(const Allocation& allocation) {
   const Location at = locate(allocation.pc);
   return "the " + std::to_string(allocation.bytes) + " bytes allocated" +
-         (at.line == 0 ? "" : " at " + at.file + ":" + std::to_string(at.line));
+         (at.line == 0 ? "" : " at " + at.text());
 }
 
 }  // namespace
@@ -217,7 +217,9 @@ void KnownRanges::add_ldm(const Slave& slave, const std::byte* address,
                           std::size_t bytes, const void* pc) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   if (address < slave.statics) {
-    if (address >= slave.stack) uses_[hash_of(pc)] = {pc, begin, begin + bytes};
+    if (address >= slave.stack) {
+      uses_[hash_of(pc, begin)] = {pc, begin, begin + bytes};
+    }
     return;
   }
   const auto statics = reinterpret_cast<std::uintptr_t>(slave.statics);

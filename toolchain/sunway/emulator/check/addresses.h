@@ -38,13 +38,13 @@ class KnownRanges {
   }
   // add_ldm() remembers the static variable of LDM at an address, or a range of
   // the stack that the code at `pc` may transfer. has_ldm() returns whether a
-  // range lies in the last variable, or is the last one of this code.
+  // range lies in the last variable, or is one of the last of this code.
   void add_ldm(const Slave& slave, const std::byte* address, std::size_t bytes,
                const void* pc);
   bool has_ldm(const std::byte* address, std::size_t bytes,
                const void* pc) const {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    const Use& use = uses_[hash_of(pc)];
+    const Use& use = uses_[hash_of(pc, begin)];
     return (begin >= ldm_.begin && begin + bytes <= ldm_.end) ||
            (use.pc == pc && use.begin == begin && use.end == begin + bytes);
   }
@@ -68,8 +68,8 @@ class KnownRanges {
     const void* pc = nullptr;
     std::uintptr_t begin = 0, end = 0;
   };
-  static std::size_t hash_of(const void* pc) {
-    return reinterpret_cast<std::uintptr_t>(pc) / 8 % kUses;
+  static std::size_t hash_of(const void* pc, std::uintptr_t begin) {
+    return (reinterpret_cast<std::uintptr_t>(pc) / 8 + begin / 32) % kUses;
   }
   std::string look_up(std::uintptr_t address, std::size_t bytes, bool write);
 

@@ -116,33 +116,23 @@ void __ubsan_handle_out_of_bounds(const BadIndex* bad, std::uint64_t value) {
       "index " + index + " is out of bounds for " + bad->array->name);
 }
 
-#define SWAMP_ACCESS(suffix, bytes)                   \
-  void __tsan_read##suffix(void* address) {           \
-    saw_read(address, bytes, SWAMP_SUNWAY_CALLER());  \
-  }                                                   \
-  void __tsan_write##suffix(void* address) {          \
-    saw_write(address, bytes, SWAMP_SUNWAY_CALLER()); \
+// Programs synchronise in main memory by accesses to volatile words.
+#define SWAMP_ACCESS(kind, bytes, is_volatile)                     \
+  void __tsan_##kind##read##bytes(void* address) {                 \
+    saw_read(address, bytes, SWAMP_SUNWAY_CALLER(), is_volatile);  \
+  }                                                                \
+  void __tsan_##kind##write##bytes(void* address) {                \
+    saw_write(address, bytes, SWAMP_SUNWAY_CALLER(), is_volatile); \
   }
-SWAMP_ACCESS(1, 1)
-SWAMP_ACCESS(2, 2)
-SWAMP_ACCESS(4, 4)
-SWAMP_ACCESS(8, 8)
-SWAMP_ACCESS(16, 16)
-#undef SWAMP_ACCESS
-
-// Accesses to volatile words, with which programs synchronise in main memory.
-#define SWAMP_ACCESS(suffix, bytes)                         \
-  void __tsan_volatile_read##suffix(void* address) {        \
-    saw_read(address, bytes, SWAMP_SUNWAY_CALLER(), true);  \
-  }                                                         \
-  void __tsan_volatile_write##suffix(void* address) {       \
-    saw_write(address, bytes, SWAMP_SUNWAY_CALLER(), true); \
-  }
-SWAMP_ACCESS(1, 1)
-SWAMP_ACCESS(2, 2)
-SWAMP_ACCESS(4, 4)
-SWAMP_ACCESS(8, 8)
-SWAMP_ACCESS(16, 16)
+#define SWAMP_ACCESSES(kind, is_volatile) \
+  SWAMP_ACCESS(kind, 1, is_volatile)      \
+  SWAMP_ACCESS(kind, 2, is_volatile)      \
+  SWAMP_ACCESS(kind, 4, is_volatile)      \
+  SWAMP_ACCESS(kind, 8, is_volatile)      \
+  SWAMP_ACCESS(kind, 16, is_volatile)
+SWAMP_ACCESSES(, false)
+SWAMP_ACCESSES(volatile_, true)
+#undef SWAMP_ACCESSES
 #undef SWAMP_ACCESS
 
 void __tsan_read_range(void* address, std::size_t bytes) {
@@ -164,6 +154,13 @@ void __tsan_vptr_update(void** address, void*) {
     saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());           \
     return __atomic_fetch_##name(at, value, __ATOMIC_SEQ_CST);           \
   }
+#define SWAMP_EXCHANGE(bits, word, kind)                                    \
+  int __tsan_atomic##bits##_compare_exchange_##kind(                        \
+      volatile word* at, word* expected, word value, int, int) {            \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
+    return __atomic_compare_exchange_n(at, expected, value, false,          \
+                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+  }
 #define SWAMP_ATOMIC(bits, word)                                            \
   word __tsan_atomic##bits##_load(const volatile word* at, int) {           \
     saw_atomic(at, sizeof(word), false, SWAMP_SUNWAY_CALLER());             \
@@ -177,18 +174,8 @@ void __tsan_vptr_update(void** address, void*) {
     saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
     return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                \
   }                                                                         \
-  int __tsan_atomic##bits##_compare_exchange_strong(                        \
-      volatile word* at, word* expected, word value, int, int) {            \
-    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
-    return __atomic_compare_exchange_n(at, expected, value, false,          \
-                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-  }                                                                         \
-  int __tsan_atomic##bits##_compare_exchange_weak(                          \
-      volatile word* at, word* expected, word value, int, int) {            \
-    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
-    return __atomic_compare_exchange_n(at, expected, value, false,          \
-                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-  }                                                                         \
+  SWAMP_EXCHANGE(bits, word, strong)                                        \
+  SWAMP_EXCHANGE(bits, word, weak)                                          \
   SWAMP_FETCH(bits, word, add)                                              \
   SWAMP_FETCH(bits, word, sub)                                              \
   SWAMP_FETCH(bits, word, and)                                              \
@@ -200,6 +187,7 @@ SWAMP_ATOMIC(16, std::uint16_t)
 SWAMP_ATOMIC(32, std::uint32_t)
 SWAMP_ATOMIC(64, std::uint64_t)
 #undef SWAMP_ATOMIC
+#undef SWAMP_EXCHANGE
 #undef SWAMP_FETCH
 
 void __tsan_atomic_thread_fence(int) {

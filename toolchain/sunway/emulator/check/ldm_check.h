@@ -31,7 +31,8 @@ class Shadow {
     kWatched = 2,    // a transfer may read or write it
     kOutside = 4,    // of every variable and block
     kBelow = 8,      // the lowest access to the stack
-    kUnset = 16,     // it came from main memory that nobody wrote
+    kUnset = 16,     // it came from main memory that nobody wrote,
+    kUnsetPart = 32,  // and of which other parts were written
   };
   // A nan in every float format, and no number that programs use often.
   static constexpr std::uint32_t kPoison = 0xfffbfffd;
@@ -40,7 +41,7 @@ class Shadow {
   static void poison(std::byte* begin, std::size_t bytes,
                      unsigned more = 0) noexcept;
   static void written(const std::byte* begin, std::size_t bytes) noexcept {
-    clear(begin, bytes, kUnwritten | kUnset);
+    clear(begin, bytes, kUnwritten | kUnset | kUnsetPart);
   }
   // become() replaces all flags.
   static void become(const std::byte* begin, std::size_t bytes,

@@ -155,21 +155,23 @@ bool is_unset(const void* at, std::size_t bytes) noexcept {
   return true;
 }
 
-bool is_block_unset(std::uintptr_t address) {
+Unset unset_of(std::uintptr_t address) {
   // Many transfers in a row are from the same block.
   static thread_local std::uintptr_t last = 0;
   static thread_local std::uint64_t last_releases = 0;
+  static thread_local Unset last_unset = Unset::no_block;
   const Allocation block = find_allocation(address);
-  if (block.bytes < sizeof kUnset) return false;
-  if (block.begin == last && releases() == last_releases) return true;
-  if (!is_unset(
-          reinterpret_cast<const void*>(block.begin),
-          std::min(block.bytes, kMostUnset) / sizeof kUnset * sizeof kUnset)) {
-    return false;
+  if (block.bytes < sizeof kUnset) return Unset::no_block;
+  if (block.begin != last || releases() != last_releases) {
+    last = block.begin;
+    last_releases = releases();
+    const std::size_t bytes = std::min(block.bytes, kMostUnset);
+    last_unset = is_unset(reinterpret_cast<const void*>(block.begin),
+                          bytes / sizeof kUnset * sizeof kUnset)
+                     ? Unset::all
+                     : Unset::part;
   }
-  last = block.begin;
-  last_releases = releases();
-  return true;
+  return last_unset;
 }
 
 Allocation find_allocation(std::uintptr_t address) {

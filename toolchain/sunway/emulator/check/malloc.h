@@ -26,10 +26,11 @@ Neighbours find_neighbours(std::uintptr_t address);
 
 // Memory that malloc() returns holds a value in every word, up to 1 MiB of a
 // block, so that it is known what nobody wrote. is_unset() returns whether all
-// words that [at, at + bytes) touches hold it, and is_block_unset() whether
-// nobody wrote any of the block that holds an address.
+// words that [at, at + bytes) touches hold it, and unset_of() how much of the
+// block that holds such an address nobody wrote.
 bool is_unset(const void* at, std::size_t bytes) noexcept;
-bool is_block_unset(std::uintptr_t address);
+enum class Unset { no_block, part, all };
+Unset unset_of(std::uintptr_t address);
 
 // releases() changes whenever memory is freed or unmapped.
 inline std::atomic<std::uint64_t> release_count{0};

@@ -119,10 +119,22 @@ void SlaveCheck::check_set(std::uintptr_t begin, std::size_t bytes,
   constexpr std::size_t kMost = 16;
   const auto* at = reinterpret_cast<const void*>(begin);
   if (bytes > kMost || !is_unset(at, bytes)) return;
-  if (!slave_.in_ldm(at, bytes) && !is_block_unset(begin)) return;
-  report({"uninitialised", pc, &slave_,
-          "reads main memory of malloc that nobody wrote: on the machine it "
-          "holds what was there before"});
+  const bool is_copy = slave_.in_ldm(at, bytes);
+  const Unset unset = is_copy ? Shadow::has(static_cast<const std::byte*>(at),
+                                            bytes, Shadow::kUnsetPart)
+                                    ? Unset::part
+                                    : Unset::all
+                              : unset_of(begin);
+  if (unset == Unset::no_block) return;
+  Finding found{"uninitialised", pc, &slave_,
+                "reads main memory of malloc that nobody wrote: on the machine "
+                "it holds what was there before"};
+  if (unset == Unset::all) {
+    report(found);
+  } else {  // a program may compute with it and not use the result
+    found.text += "; other parts of the block were written";
+    note(found);
+  }
 }
 
 void SlaveCheck::loop_reads(const LoopAccess& read, unsigned long iterations,
@@ -275,7 +287,7 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
   }
   if (Shadow::has(at, bytes, Shadow::kUnset)) {
     check_set(address_of(at), bytes, pc);
-    Shadow::clear(at, bytes, Shadow::kUnset);
+    Shadow::clear(at, bytes, Shadow::kUnset | Shadow::kUnsetPart);
   }
   // A struct may contain padding, so some unwritten words are legal.
   if (Shadow::unwritten_words(at, bytes) != Shadow::words(at, bytes)) return;

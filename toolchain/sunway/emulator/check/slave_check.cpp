@@ -154,13 +154,18 @@ bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
   if (!allows(t, rma.pc)) return false;
   t.ldm = static_cast<std::byte*>(rma.remote);
   t.reply = rma.remote_reply;
-  if (&other == &slave_ || !slave_.in_ldm(rma.remote, 1)) {
+  const bool is_own = slave_.in_ldm(t.ldm, 1);
+  if (&other == &slave_ ||
+      (!is_own && ldm_owner(address_of(t.ldm)) == nullptr)) {
     return allows(t, rma.pc);
   }
-  t.ldm = as_seen_by(other, slave_, rma.remote);
-  if (rma.remote_reply != nullptr) {
-    t.reply = as_seen_by(other, slave_, rma.remote_reply);
-  }
+  // Where the other slave's local variables are is not known. An address in
+  // this slave's stack is that of a variable of its own.
+  const bool is_local =
+      is_own && t.ldm >= slave_.stack && t.ldm < slave_.statics;
+  if (is_local && !allows(t, rma.pc)) return false;
+  t.ldm = as_seen_by(other, rma.remote);
+  t.reply = as_seen_by(other, rma.remote_reply);
   return check_rules(other, known_ranges_, t, rma.pc, &slave_);
 }
 

@@ -237,10 +237,12 @@ bool InFlight::has_changed(const Pending& pending) {
 }
 
 void mark_unset(const Transfer& t) {
-  if (t.kind == Transfer::Kind::get && is_unset(t.ldm, bytes_of(t)) &&
-      is_block_unset(address_of(t.main))) {
-    Shadow::set(t.ldm, bytes_of(t), Shadow::kUnset);
-  }
+  if (t.kind != Transfer::Kind::get || !is_unset(t.ldm, bytes_of(t))) return;
+  const Unset unset = unset_of(address_of(t.main));
+  if (unset == Unset::no_block) return;
+  Shadow::set(t.ldm, bytes_of(t),
+              unset == Unset::all ? Shadow::kUnset
+                                  : Shadow::kUnset | Shadow::kUnsetPart);
 }
 
 void InFlight::complete(std::size_t index) {

@@ -7,80 +7,47 @@
 
 SWAMP_SUNWAY_BEGIN
 
-int athread_dma_get(void* ldm, void* main, int length);
-int athread_dma_get_stride(void* ldm, void* main, int length, int block,
-                           int stride);
-int athread_dma_iget(void* ldm, void* main, int length, volatile void* reply);
-int athread_dma_iget_stride(void* ldm, void* main, int length, int block,
-                            int stride, volatile void* reply);
-int athread_dma_put(void* main, void* ldm, int length);
-int athread_dma_put_stride(void* main, void* ldm, int length, int block,
-                           int stride);
-int athread_dma_iput(void* main, void* ldm, int length, volatile void* reply);
-int athread_dma_iput_stride(void* main, void* ldm, int length, int block,
-                            int stride, volatile void* reply);
+/* Declares a call that returns after the transfer, or one that starts it, and
+ * the form NAME_stride for blocks. */
+#define SWAMP_DMA_CALL(name, end, to, from)                                   \
+  SWAMP_SUNWAY_CALL(name##end, void* to, void* from, int length)              \
+  SWAMP_SUNWAY_CALL(name##_stride##end, void* to, void* from, int length,     \
+                    int block, int stride)
+#define SWAMP_DMA_START(name, to, from)                                       \
+  SWAMP_SUNWAY_CALL(name, void* to, void* from, int length,                   \
+                    volatile void* reply)                                     \
+  SWAMP_SUNWAY_CALL(name##_stride, void* to, void* from, int length,          \
+                    int block, int stride, volatile void* reply)
+
+SWAMP_DMA_CALL(dma_get, , ldm, main)
+SWAMP_DMA_START(dma_iget, ldm, main)
+SWAMP_DMA_CALL(dma_put, , main, ldm)
+SWAMP_DMA_START(dma_iput, main, ldm)
 /* Returns when *reply >= value. */
-int athread_dma_wait_value(volatile void* reply, int value);
-int athread_dma_barrier(void);
-int athread_dma_all_barrier(void);
+SWAMP_SUNWAY_CALL(dma_wait_value, volatile void* reply, int value)
+SWAMP_SUNWAY_CALL(dma_barrier, void)
+SWAMP_SUNWAY_CALL(dma_all_barrier, void)
 
 /* Called by one slave; all slaves of its array (row, column) receive. */
 int athread_dma_bcast(void* ldm, void* main, int length, volatile void* reply);
-int athread_dma_ibcast(void* ldm, void* main, int length, volatile void* reply);
-int athread_dma_ibcast_stride(void* ldm, void* main, int length, int block,
-                              int stride, volatile void* reply);
-int athread_dma_row_ibcast(void* ldm, void* main, int length,
-                           volatile void* reply);
-int athread_dma_col_ibcast(void* ldm, void* main, int length,
-                           volatile void* reply);
-int athread_dma_row_ibcast_stride(void* ldm, void* main, int length, int block,
-                                  int stride, volatile void* reply);
-int athread_dma_col_ibcast_stride(void* ldm, void* main, int length, int block,
-                                  int stride, volatile void* reply);
+SWAMP_DMA_START(dma_ibcast, ldm, main)
+SWAMP_DMA_START(dma_row_ibcast, ldm, main)
+SWAMP_DMA_START(dma_col_ibcast, ldm, main)
 /* Called by all slaves of the array (row, column). */
-int athread_dma_bcast_coll(void* ldm, void* main, int length);
-int athread_dma_bcast_stride_coll(void* ldm, void* main, int length, int block,
-                                  int stride);
-int athread_dma_row_bcast_coll(void* ldm, void* main, int length);
-int athread_dma_col_bcast_coll(void* ldm, void* main, int length);
-int athread_dma_row_bcast_stride_coll(void* ldm, void* main, int length,
-                                      int block, int stride);
-int athread_dma_col_bcast_stride_coll(void* ldm, void* main, int length,
-                                      int block, int stride);
+SWAMP_DMA_CALL(dma_bcast, _coll, ldm, main)
+SWAMP_DMA_CALL(dma_row_bcast, _coll, ldm, main)
+SWAMP_DMA_CALL(dma_col_bcast, _coll, ldm, main)
+#undef SWAMP_DMA_CALL
+#undef SWAMP_DMA_START
 
 /* Copies into and out of LDM that the array shares (__thread_local_share). */
 #define MEM_TO_CACHE 0x90001000
 #define CACHE_TO_MEM 0x90002000
 #define MEM_TO_LDM MEM_TO_CACHE
 #define LDM_TO_MEM CACHE_TO_MEM
-int athread_memcpy_sldm(void* to, void* from, int length, int direction);
-int athread_sldm_get(void* to, void* from, int length);
+SWAMP_SUNWAY_CALL(memcpy_sldm, void* to, void* from, int length, int direction)
+SWAMP_SUNWAY_CALL(sldm_get, void* to, void* from, int length)
 
-#define CRTS_dma_get athread_dma_get
-#define CRTS_dma_get_stride athread_dma_get_stride
-#define CRTS_dma_iget athread_dma_iget
-#define CRTS_dma_iget_stride athread_dma_iget_stride
-#define CRTS_dma_put athread_dma_put
-#define CRTS_dma_put_stride athread_dma_put_stride
-#define CRTS_dma_iput athread_dma_iput
-#define CRTS_dma_iput_stride athread_dma_iput_stride
-#define CRTS_dma_wait_value athread_dma_wait_value
-#define CRTS_dma_barrier athread_dma_barrier
-#define CRTS_dma_all_barrier athread_dma_all_barrier
-#define CRTS_dma_ibcast athread_dma_ibcast
-#define CRTS_dma_ibcast_stride athread_dma_ibcast_stride
-#define CRTS_dma_row_ibcast athread_dma_row_ibcast
-#define CRTS_dma_col_ibcast athread_dma_col_ibcast
-#define CRTS_dma_bcast_coll athread_dma_bcast_coll
-#define CRTS_dma_bcast_stride_coll athread_dma_bcast_stride_coll
-#define CRTS_dma_row_bcast_coll athread_dma_row_bcast_coll
-#define CRTS_dma_col_bcast_coll athread_dma_col_bcast_coll
-#define CRTS_dma_row_ibcast_stride athread_dma_row_ibcast_stride
-#define CRTS_dma_col_ibcast_stride athread_dma_col_ibcast_stride
-#define CRTS_dma_row_bcast_stride_coll athread_dma_row_bcast_stride_coll
-#define CRTS_dma_col_bcast_stride_coll athread_dma_col_bcast_stride_coll
-#define CRTS_memcpy_sldm athread_memcpy_sldm
-#define CRTS_sldm_get athread_sldm_get
 
 /* The calls of SW26010: source first, stride before block. */
 typedef enum {

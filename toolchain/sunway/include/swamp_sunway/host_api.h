@@ -139,22 +139,6 @@ void CRTS_sync_master_spe(int id);
 void CRTS_sync_node(void);
 #define athread_sync_node CRTS_sync_node
 
-/* Locks in main memory, also called by slaves. */
-int CRTS_mutex_lock(volatile int64_t* lock);
-int CRTS_mutex_trylock(volatile int64_t* lock);
-int CRTS_mutex_unlock(volatile int64_t* lock);
-int CRTS_mutex_lock_node(void);
-int CRTS_mutex_trylock_node(void);
-int CRTS_mutex_unlock_node(void);
-#define athread_mutex_lock CRTS_mutex_lock
-#define athread_mutex_trylock CRTS_mutex_trylock
-#define athread_mutex_unlock CRTS_mutex_unlock
-#define athread_mutex_lock_node CRTS_mutex_lock_node
-#define athread_mutex_trylock_node CRTS_mutex_trylock_node
-#define athread_mutex_unlock_node CRTS_mutex_unlock_node
-int athread_lock(volatile long* lock);
-int athread_unlock(volatile long* lock);
-
 /* Main memory. All kinds of it are the same here. */
 void* _sw_xmalloc(size_t bytes);
 void _sw_xfree(void* memory);
@@ -164,10 +148,10 @@ void _sw_xfree(void* memory);
 void* libc_aligned_malloc(size_t bytes); /* 64-byte aligned */
 void libc_aligned_free(void* memory);
 void* libc_set_aligned_malloc(size_t bytes, size_t alignment);
-void* libc_uncached_malloc(size_t bytes);
-void libc_uncached_free(void* memory);
-void* libc_uncached_aligned_malloc(size_t bytes);
-void libc_uncached_aligned_free(void* memory);
+#define libc_uncached_malloc _sw_xmalloc
+#define libc_uncached_free _sw_xfree
+#define libc_uncached_aligned_malloc libc_aligned_malloc
+#define libc_uncached_aligned_free libc_aligned_free
 
 unsigned long CRTS_time_cycle(void); /* at the master's 2.1 GHz */
 #define athread_time_cycle CRTS_time_cycle

@@ -19,6 +19,11 @@
 #define SWAMP_SUNWAY_THREAD _Thread_local
 #endif
 
+/* Declares a call by its two names, athread_NAME and CRTS_NAME. */
+#define SWAMP_SUNWAY_CALL(name, ...) \
+  int athread_##name(__VA_ARGS__);   \
+  int CRTS_##name(__VA_ARGS__) __asm__("athread_" #name);
+
 /* Calls of what is not emulated do not compile, instead of doing nothing. */
 #define SWAMP_SUNWAY_REFUSE(text) __attribute__((__error__("swcc: " text)))
 
@@ -45,6 +50,16 @@ long swamp_mpi_size(void);
 #define CRTS_node_rank 0L
 #define CRTS_node_size 1L
 #define CRTS_jobid 0L
+
+/* Locks in main memory. */
+int athread_lock(volatile long* lock);
+int athread_unlock(volatile long* lock);
+SWAMP_SUNWAY_CALL(mutex_lock, volatile int64_t* lock)
+SWAMP_SUNWAY_CALL(mutex_trylock, volatile int64_t* lock)
+SWAMP_SUNWAY_CALL(mutex_unlock, volatile int64_t* lock)
+SWAMP_SUNWAY_CALL(mutex_lock_node, void)
+SWAMP_SUNWAY_CALL(mutex_trylock_node, void)
+SWAMP_SUNWAY_CALL(mutex_unlock_node, void)
 SWAMP_SUNWAY_END
 
 #ifdef __sw_slave__

@@ -50,15 +50,11 @@ int athread_node_tsize(void); /* launched slaves of all core groups */
 #define CRTS_smng_get_tid_from_spc(c) \
   (((c) & 0x31) | ((c) & 12) >> 1 | ((c) & 2) << 2)
 int athread_get_id(int core); /* -1: its own */
-int athread_get_tid(void);
-int athread_get_rid(void);
-int athread_get_cid(void);
-int athread_get_cgn(void);
 #define CRTS_athread_get_id athread_get_id
-#define CRTS_get_tid athread_get_tid
-#define CRTS_get_rid athread_get_rid
-#define CRTS_get_cid athread_get_cid
-#define CRTS_get_cgn athread_get_cgn
+SWAMP_SUNWAY_CALL(get_tid, void)
+SWAMP_SUNWAY_CALL(get_rid, void)
+SWAMP_SUNWAY_CALL(get_cid, void)
+SWAMP_SUNWAY_CALL(get_cgn, void)
 int athread_get_num_threads(void);
 
 /* The slave's cycle counter, at 2.25 GHz; two reads always differ. */
@@ -106,12 +102,6 @@ void ldm_free_all(void);
 #define CRTS_pldm_free ldm_free
 #define CRTS_pldm_get_free_size get_allocatable_size
 
-/* Locks and atomics in main memory. */
-int athread_lock(volatile long* lock);
-int athread_unlock(volatile long* lock);
-int CRTS_mutex_lock(volatile int64_t* lock);
-int CRTS_mutex_trylock(volatile int64_t* lock);
-int CRTS_mutex_unlock(volatile int64_t* lock);
 /* One lock for each part of a core group: the array, its rows, columns, n
  * slaves, or n clusters of two by two. */
 #define SWAMP_PART_LOCK(part)         \
@@ -128,9 +118,6 @@ SWAMP_PART_LOCK(2spc)
 SWAMP_PART_LOCK(4spc)
 SWAMP_PART_LOCK(8spc)
 #undef SWAMP_PART_LOCK
-int CRTS_mutex_lock_node(void);
-int CRTS_mutex_trylock_node(void);
-int CRTS_mutex_unlock_node(void);
 #define CRTS_smutex_lock_node CRTS_mutex_lock_node
 #define CRTS_smutex_unlock_node CRTS_mutex_unlock_node
 #define CRTS_smutex_lock_8spe CRTS_smutex_lock_row
@@ -139,12 +126,9 @@ int CRTS_mutex_unlock_node(void);
 #define CRTS_smutex_unlock_custom athread_unlock
 #define lock_long athread_lock
 #define unlock_long athread_unlock
-#define athread_mutex_lock CRTS_mutex_lock
-#define athread_mutex_trylock CRTS_mutex_trylock
-#define athread_mutex_unlock CRTS_mutex_unlock
 #define athread_smutex_lock_array CRTS_smutex_lock_array
 #define athread_smutex_unlock_array CRTS_smutex_unlock_array
-/* Each adds atomically and returns the old value. */
+/* Each adds to a word of main memory atomically and returns the old value. */
 int faaw(volatile int* word, int value);
 long faal(volatile long* word, long value);
 #define atomic_inc1_w(word) faaw((volatile int*)(word), 1)

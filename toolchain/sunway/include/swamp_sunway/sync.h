@@ -6,24 +6,17 @@
 
 SWAMP_SUNWAY_BEGIN
 
-int athread_ssync_array(void); /* all launched slaves of the core group */
-int athread_ssync_row(void);
-int athread_ssync_col(void);
+SWAMP_SUNWAY_CALL(ssync_array, void) /* all launched slaves of the core group */
+SWAMP_SUNWAY_CALL(ssync_row, void)
+SWAMP_SUNWAY_CALL(ssync_col, void)
 /* A barrier of all slaves of all core groups that are spawned and not joined.
  * It returns only after the master waits, for example in a join, or has spawned
  * on all core groups, because until then the master may spawn on others. */
-int athread_ssync_node(void);
-int athread_ssync_peer(int slave); /* called by both */
+SWAMP_SUNWAY_CALL(ssync_node, void)
+SWAMP_SUNWAY_CALL(ssync_peer, int slave) /* called by both */
 /* With the master, which calls CRTS_sync_master_array() or _spe(). */
-int athread_ssync_master_array(void);
-int athread_ssync_master_spe(void);
-#define CRTS_ssync_array athread_ssync_array
-#define CRTS_ssync_row athread_ssync_row
-#define CRTS_ssync_col athread_ssync_col
-#define CRTS_ssync_node athread_ssync_node
-#define CRTS_ssync_peer athread_ssync_peer
-#define CRTS_ssync_master_array athread_ssync_master_array
-#define CRTS_ssync_master_spe athread_ssync_master_spe
+SWAMP_SUNWAY_CALL(ssync_master_array, void)
+SWAMP_SUNWAY_CALL(ssync_master_spe, void)
 
 /* Barriers of parts of the array: n slaves in order, or n clusters of two by
  * two. Pairs of slaves synchronise, for one bit of their numbers after the

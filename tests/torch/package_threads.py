@@ -6,9 +6,11 @@ import threading
 import time
 import unittest
 
-from support import in_threads, load, main, unscale
+from support import in_threads, main, unscale
 
 import torch
+
+import swamp_torch  # noqa: F401 has the operators
 
 
 def threads_of_process():
@@ -187,5 +189,4 @@ class DataLoaderWorkers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    load()
     main()

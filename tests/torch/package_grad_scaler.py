@@ -1,22 +1,16 @@
 """GradScaler and ShardedGradScaler on the CPU, from loss to weights, with swamp and
-with stock: PyTorch's own tests, adapted, and typical programs."""
+with stock: typical programs. package_torch_suite.py runs PyTorch's own tests."""
 
 import math
 import pickle
 import unittest
-import warnings
 from functools import partial
 
-from support import caught, main, run_with_stock, same_as_stock
+from support import main, same_as_stock
 
 import torch
 from torch.amp import GradScaler
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
-
-
-def setUpModule():
-    torch.set_num_threads(2)
-    run_with_stock(Scaler)
 
 
 def model(seed=0):
@@ -161,17 +155,6 @@ class Scaler(unittest.TestCase):
         return seen
 
     @same_as_stock()
-    def test_float16_gradients_are_refused(self):
-        net, scaler = model().half(), scaler_of()
-        optimizer = SGD(net.parameters(), 0.1)
-        for p in net.parameters():
-            p.grad = torch.ones_like(p)
-        scaler.scale(torch.tensor(1.0))
-        error = caught(lambda: scaler.unscale_(optimizer))
-        assert error[0] == "ValueError", error
-        return error
-
-    @same_as_stock()
     def test_mixed_gradients_with_slices(self):
         """"Perfect storm": dense, sliced and 16-bit gradients, an inf in each."""
         seen = []
@@ -224,17 +207,6 @@ class Scaler(unittest.TestCase):
         return weights(net), scaler.state_dict()
 
     @same_as_stock()
-    def test_scale_does_not_overflow(self):
-        scaler = scaler_of(init_scale=1e38, growth_factor=16.0)
-        net = model()
-        optimizer = SGD(net.parameters())
-        scaler.scale(net(batches()[0][0]).sum() * 1e-30).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        assert math.isfinite(scaler.get_scale())
-        return scaler.state_dict()
-
-    @same_as_stock()
     def test_two_models_two_optimizers(self):
         nets, scaler, seen = [model(0), model(1)], scaler_of(), []
         optimizers = [SGD(n.parameters()) for n in nets]
@@ -260,50 +232,6 @@ class Scaler(unittest.TestCase):
         return seen
 
     @same_as_stock()
-    def test_step_that_takes_the_scaler(self):
-        class Passed(torch.optim.SGD):
-            def step(self, closure=None, *, grad_scaler=None):
-                seen.append(grad_scaler.get_scale())
-
-        class Tensors(torch.optim.SGD):
-            def step(self, closure=None):
-                seen.append((self.grad_scale.item(), self.found_inf.item()))
-
-        seen = []
-        for kind in (Passed, Tensors):
-            net, scaler = model(), scaler_of()
-            optimizer = kind(net.parameters(), lr=1.0)
-            optimizer._step_supports_amp_scaling = True
-            batch, target = batches()[0]
-            scaler.scale(mse(net(batch), target)).backward()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                scaler.step(optimizer)
-        return seen
-
-    @same_as_stock()
-    def test_scaler_errors(self):
-        seen = []
-        net, scaler = model(), scaler_of()
-        optimizer = SGD(net.parameters())
-        batch, target = batches()[0]
-        for act in (lambda: scaler.unscale_(optimizer),
-                    lambda: scaler.step(optimizer), scaler.update,
-                    lambda: scaler.scale(mse(net(batch), target)).backward(),
-                    lambda: scaler.unscale_(optimizer),
-                    lambda: scaler.unscale_(optimizer),
-                    lambda: scaler.step(optimizer),
-                    lambda: scaler.step(optimizer),
-                    lambda: scaler.unscale_(optimizer), scaler.update,
-                    scaler.update):
-            try:
-                act()
-            except (AssertionError, RuntimeError) as error:
-                seen.append((type(error).__name__, str(error)))
-        assert len(seen) == 7, seen
-        return seen
-
-    @same_as_stock()
     def test_sharded_scaler_of_one_process(self):
         import torch.distributed as dist
         store = dist.HashStore()
@@ -317,4 +245,5 @@ class Scaler(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(2)
     main()
