@@ -178,8 +178,8 @@ struct Elu {
 // PyTorch computes some powers by products, quotients and roots, which have the
 // same bits on every CPU, but for the roots of 16 bits and MKL's of float32.
 // Those of float16 take 5 to 20 times as long as those of float32; those of
-// bfloat16 that are two
-// operations are rounded twice. Other powers are swamp's if `reproducible`.
+// bfloat16 that are two operations are rounded twice. Other powers are swamp's
+// if `reproducible`.
 struct Power {
   static OptionalActivation options(const Tensor& x,
                                     const at::Scalar& exponent) {
