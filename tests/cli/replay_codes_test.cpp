@@ -226,7 +226,7 @@ TEST(ReplayCodes, BadRecordsNameTheField) {
   } rows[] = {
       {block, "input", "narrow",
        "input: got 'narrow', expected a matrix or a n"},
-      {block, "input", 3, "input: got '3', expected a text"},
+      {block, "input", 3, "input: got '3', expected a string"},
       {block, "input", own_input(1, 2, "f32", "3f8000003f80000"),
        "f32: got '\"3f8000003f80000\"', expected hexadecimal numbers of 8"},
       {block, "input", own_input(1, 2, "f32", "3f800000"),
@@ -245,7 +245,7 @@ TEST(ReplayCodes, BadRecordsNameTheField) {
       {own_cast(), "scale", "00000000", "scale: got 0"},
       {own_cast(), "codes", "zz", "codes: got '\"zz\"', expected hexadecimal"},
       {own_product(), "scales_a", "8080", "a.scales.count: got 2"},
-      {own_product(), "scales_b", 3, "scales_b: got '3', expected a text"},
+      {own_product(), "scales_b", 3, "scales_b: got '3', expected a string"},
       {block, "recipe", "torchao.my", "expected a recipe of blocks"},
       {block, "mode", "down", "mode: got '\"down\"', expected one of the"},
       {block, "fmt", "e9", "fmt: got '\"e9\"', expected a format"},
