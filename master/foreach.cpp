@@ -145,8 +145,8 @@ void require_empty(TensorList list, const char* name, const char* reason) {
 
 }  // namespace
 
-OptimizerStep step_of(const std::variant<AdamOptions, SgdOptions>& options,
-                      std::int64_t step) {
+OptimizerStep master::step_of(
+    const std::variant<AdamOptions, SgdOptions>& options, std::int64_t step) {
   if (const auto* adam = std::get_if<AdamOptions>(&options)) {
     return AdamStep{*adam, step};
   }

@@ -4,7 +4,6 @@
 // composes of other operators (of log and pow) stay so.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/elu_backward_cpu_dispatch.h>
 #include <ATen/ops/elu_cpu_dispatch.h>
@@ -81,13 +80,6 @@ bool fits_float(const at::Scalar& number) {
            std::isfinite(number.toDouble()));
 }
 
-Tensor& written(const Tensor& result, const Tensor& x, Tensor& out) {
-  at::native::resize_output(out, result.sizes());
-  at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, x);
-  return out.copy_(result);
-}
-
 // Overrides is the kernels of PyTorch's operators that compute one activation:
 // Function::options() has their arguments, and returns nothing for those that
 // stay PyTorch's.
@@ -114,7 +106,7 @@ struct Overrides {
         !is_plain(out, x.scalar_type())) {
       return kStock(x, args..., out);
     }
-    return written(activated(x, *options), x, out);
+    return write_out(activated(x, *options), {x}, out);
   }
   template <Tensor (*kStock)(const Tensor&, const Tensor&, Args...)>
   static Tensor gradient(const Tensor& grad, const Tensor& x, Args... args) {
@@ -131,8 +123,7 @@ struct Overrides {
         !is_plain(out, x.scalar_type())) {
       return kStock(grad, x, args..., out);
     }
-    at::assert_no_partial_overlap(out, grad);
-    return written(gradient_of(grad, x, *options), x, out);
+    return write_out(gradient_of(grad, x, *options), {grad, x}, out);
   }
 };
 
@@ -185,9 +176,10 @@ struct Elu {
 };
 
 // PyTorch computes some powers by products, quotients and roots, which have the
-// same bits on every CPU, but for the roots of 16 bits. Those of float16 take 5
-// to 20 times as long as those of float32; those of bfloat16 that are two
-// operations are rounded twice. Other powers are swamp's if `reproducible`.
+// same bits on every CPU, but for the roots of 16 bits and MKL's of float32.
+// Those of float16 take 5 to 20 times as long as those of float32; those of
+// bfloat16 that are two operations are rounded twice. Other powers are swamp's
+// if `reproducible`.
 struct Power {
   static OptionalActivation options(const Tensor& x,
                                     const at::Scalar& exponent) {
@@ -202,7 +194,8 @@ struct Power {
       }
     } else if (number == -0.5f && is_half(x.scalar_type())) {
       return ActivationOptions{Activation::rsqrt};
-    } else if (number == 0.5f || number == -0.5f || !is_reproducible()) {
+    } else if (number == -0.5f || !is_reproducible() ||
+               (number == 0.5f && is_half(x.scalar_type()))) {
       return {};
     }
     return ActivationOptions{Activation::pow, number};
@@ -257,7 +250,7 @@ struct BasePower {
     if (!options || !is_plain(out, x.scalar_type())) {
       return kStock(base, x, out);
     }
-    return written(activated(x, *options), x, out);
+    return write_out(activated(x, *options), {x}, out);
   }
 };
 
@@ -285,7 +278,7 @@ struct LogSigmoid {
       return kStock(x, out, buffer);
     }
     const Tensor result = activated(x, *options), saved = buffer_of(x);
-    return {written(result, x, out), written(saved, x, buffer)};
+    return {write_out(result, {x}, out), write_out(saved, {x}, buffer)};
   }
 
  private:
@@ -307,7 +300,7 @@ struct Glu {
     if (!has_halves(x, dim) || !is_plain(out, x.scalar_type())) {
       return kStock(x, dim, out);
     }
-    return written(computed(x, at::maybe_wrap_dim(dim, x.dim())), x, out);
+    return write_out(computed(x, at::maybe_wrap_dim(dim, x.dim())), {x}, out);
   }
   template <Tensor (*kStock)(const Tensor&, const Tensor&, std::int64_t)>
   static Tensor gradient(const Tensor& grad, const Tensor& x,

@@ -19,6 +19,7 @@
 
 #include "master/aten/checks.h"
 #include "master/aten/overrides.h"
+#include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 #include "swamp/product.h"
 
@@ -45,12 +46,7 @@ Tensor in_format(const Tensor& x, std::int64_t dimensions,
   while (result.dim() > dimensions) result = result.squeeze(2);
   const Tensor like =
       at::empty(result.sizes(), result.options().device(at::kMeta), format);
-  const Tensor last = result.movedim(1, -1);
-  if (format == at::MemoryFormat::Contiguous && !result.is_contiguous() &&
-      last.is_contiguous()) {
-    result = transposed(last.flatten(1, -2)).view(result.sizes());
-  }
-  return result.contiguous(format).as_strided(like.sizes(), like.strides());
+  return contiguous(result, format).as_strided(like.sizes(), like.strides());
 }
 
 // format_of() is the memory format of the results of PyTorch's own kernels and
@@ -256,7 +252,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     rounded(std::get<2>(grads), at::MemoryFormat::Contiguous);
     return grads;
   }
-  const Tensor grad = grad_output.contiguous(format);
+  const Tensor grad = contiguous(grad_output, format);
   if (output_mask[0]) {
     std::get<0>(grads) = in_format(
         transposed ? small_from(*one, grad, weight, std::nullopt, format)

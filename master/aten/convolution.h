@@ -67,10 +67,6 @@ inline at::Tensor with_axes(const at::Tensor& x) {
   return all;
 }
 
-// transposed() returns `x`, of the shape [images, rows, columns] and dense,
-// with the last two exchanged in memory.
-at::Tensor transposed(const at::Tensor& x);
-
 // channels_last() returns [images, depth, height, width, channels], dense, with
 // so many zeros before and after the positions of each axis.
 at::Tensor channels_last(const at::Tensor& x,

@@ -21,6 +21,7 @@
 
 #include "master/aten/checks.h"
 #include "master/aten/convolution.h"
+#include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 #include "swamp/convolution.h"
 #include "swamp/product.h"
@@ -147,7 +148,7 @@ struct Products : Convolution {
   static Tensor dense(const Tensor& x) {
     return x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast)
                ? x
-               : x.contiguous();
+               : contiguous(x);
   }
   // directly() computes the small tensor, or the large one, from x. The result
   // is undefined if that is not possible.
@@ -423,17 +424,6 @@ struct Products : Convolution {
 
 }  // namespace
 
-Tensor transposed(const Tensor& x) {
-  const Tensor result =
-      at::empty({x.size(0), x.size(2), x.size(1)}, x.options());
-  translated([&] {
-    transpose(size_of(x.size(0)), size_of(x.size(1)), size_of(x.size(2)),
-              *scalar_type(x.scalar_type()), const_data(x),
-              mutable_data(result));
-  });
-  return result;
-}
-
 Tensor channels_last(const Tensor& x,
                      const std::array<std::int64_t, kAxes>& before,
                      const std::array<std::int64_t, kAxes>& after) {
@@ -443,11 +433,8 @@ Tensor channels_last(const Tensor& x,
   // Between zeros PyTorch copies 16 bits more slowly than swamp and then
   // PyTorch once more, but not 32.
   const bool is_padded = sizes != last.sizes();
-  if (x.is_contiguous() && !last.is_contiguous() &&
-      (!is_padded || x.element_size() == 2)) {
-    last = transposed(x.flatten(2)).view(last.sizes());
-  }
-  if (!is_padded) return last.contiguous();
+  if (!is_padded || x.element_size() == 2) last = contiguous(last);
+  if (!is_padded) return last;
   const Tensor padded = at::empty(sizes, last.options());
   Tensor inner = padded;
   for (int i = 0; i < kAxes; ++i) {

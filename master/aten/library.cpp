@@ -83,6 +83,7 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   register_attention(m);
   register_rows(m);
   register_activations(m);
+  register_arithmetic(m);
   register_channels(m);
 }
 

@@ -62,6 +62,12 @@ inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
          tensor.layout() == at::kStrided;
 }
 
+// write_out() copies a result to an argument `out`, with PyTorch's checks of
+// its memory, and returns it.
+at::Tensor& write_out(const at::Tensor& result,
+                      std::initializer_list<at::Tensor> inputs,
+                      at::Tensor& out);
+
 // Unreproducible is what happens with `reproducible` when an operator is called
 // whose bits depend on the CPU.
 enum Unreproducible : std::int64_t { kIgnore, kWarn, kRaise };
@@ -76,6 +82,7 @@ void register_convolution(torch::Library& library);
 void register_attention(torch::Library& library);
 void register_rows(torch::Library& library);
 void register_activations(torch::Library& library);
+void register_arithmetic(torch::Library& library);
 void register_channels(torch::Library& library);
 
 // The same for the key AutogradCPU, for operators that PyTorch composes of

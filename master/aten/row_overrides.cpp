@@ -22,6 +22,7 @@
 #include <ATen/ops/embedding_dense_backward_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_put.h>
 #include <ATen/ops/layer_norm_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/max_pool1d_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/native_layer_norm_backward_cpu_dispatch.h>
@@ -434,6 +435,14 @@ Tensor embedding_backward(const Tensor& grad, const Tensor& indices,
       scale_grad_by_freq);
 }
 
+// swamp::_index_put_sum is index_put(accumulate=True), for the same reason.
+Tensor index_put_sum(const Tensor& x,
+                     const c10::List<OptionalTensor>& indices,
+                     const Tensor& values) {
+  if (x.is_meta()) return at::empty_like(x);
+  return at::index_put(x, indices, values, true);
+}
+
 }  // namespace
 
 bool is_seen(std::initializer_list<OptionalTensor> tensors) {
@@ -474,6 +483,9 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       "_embedding_dense_backward(Tensor grad, Tensor indices, "
       "SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> "
       "Tensor");
+  define<&index_put_sum>(m,
+                         "_index_put_sum(Tensor x, Tensor?[] indices, "
+                         "Tensor values) -> Tensor");
   m.def("_set_compiling(bool compiling) -> bool", &set_compiling);
   define<&opaque_log_softmax, AutogradLogSoftmax>(
       m, "_log_softmax(Tensor x, int dim) -> Tensor");

@@ -32,14 +32,15 @@
 namespace swamp::aten {
 namespace {
 
-constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4;
+constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4, kComplex = 8;
 constexpr unsigned k16Bits = kHalf | kBfloat16, kAll = kFloat | k16Bits;
 
 constexpr unsigned bit_of(at::ScalarType type) {
-  return type == at::kFloat      ? kFloat
-         : type == at::kHalf     ? kHalf
-         : type == at::kBFloat16 ? kBfloat16
-                                 : 0;
+  return type == at::kFloat          ? kFloat
+         : type == at::kHalf         ? kHalf
+         : type == at::kBFloat16     ? kBfloat16
+         : type == at::kComplexFloat ? kComplex
+                                     : 0;
 }
 
 enum class Depends {
@@ -70,15 +71,22 @@ constexpr Row widened(const char* name, unsigned types,
   return {name, 0, Depends::kCpu, types, copies};
 }
 
-// tests/torch/package_unreproducible.py has a call of each. add() and sub() of
-// an alpha other than 1 also depend on the CPU, but every call would be slower.
+// tests/torch/package_unreproducible.py has a call of each.
 constexpr Row kRows[] = {
     {"_index_put_impl_", kFloat, Depends::kThreads},
     {"put_", kFloat, Depends::kThreads},
     {"prod", kAll, Depends::kThreads},
-    {"erf", k16Bits, Depends::kCpu},
-    {"asin", k16Bits, Depends::kCpu},
-    {"acos", k16Bits, Depends::kCpu},
+    {"erf", kAll, Depends::kCpu},
+    {"erfc", kFloat, Depends::kCpu},
+    {"erfinv", kFloat, Depends::kCpu},
+    {"log2", kFloat, Depends::kCpu},
+    {"log10", kFloat, Depends::kCpu},
+    {"tan", kFloat, Depends::kCpu},
+    {"atan", kFloat, Depends::kCpu},
+    {"asin", kAll, Depends::kCpu},
+    {"acos", kAll, Depends::kCpu},
+    {"igamma", kFloat, Depends::kCpuAndThreads},
+    {"igammac", kFloat, Depends::kCpuAndThreads},
     {"sinh", kFloat, Depends::kCpuAndThreads},
     {"cosh", kFloat, Depends::kCpuAndThreads},
     {"atanh", kFloat, Depends::kCpuAndThreads},
@@ -98,12 +106,13 @@ constexpr Row kRows[] = {
     {"_weight_norm_interface", kAll, Depends::kCpu},
     {"linalg_cross", kFloat, Depends::kCpu},
     {"polygamma", kFloat, Depends::kCpu},
+    {"mkldnn_rnn_layer", kFloat, Depends::kCpu},
+    {"_fft_r2c", kFloat, Depends::kCpuAndThreads},
+    {"_fft_c2r", kComplex, Depends::kCpuAndThreads},
+    {"_fft_c2c", kComplex, Depends::kCpuAndThreads},
     {"linalg_qr", kFloat, Depends::kCpuAndThreads},
     {"_linalg_svd", kFloat, Depends::kCpuAndThreads},
-    {"addcmul", kAll, Depends::kCpu},
     {"addr", kFloat, Depends::kCpuAndThreads},
-    {"lerp.Scalar", kFloat | kHalf, Depends::kCpu},
-    {"lerp.Tensor", kFloat, Depends::kCpu},
     {"upsample_linear1d", kFloat, Depends::kCpu},
     {"upsample_linear1d_backward", kAll, Depends::kCpu},
     {"upsample_bilinear2d", kAll, Depends::kCpu},

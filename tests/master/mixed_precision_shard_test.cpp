@@ -55,9 +55,7 @@ Outcome train_alone(ScalarType type, int micro_batches,
 Outcome train_rank(Communicator& communicator, ScalarType type,
                    GradientReduction reduction, int planted_rank) {
   Outcome run(type);
-  MixedPrecisionOptions options = small_options(type);
-  options.communicator = &communicator;
-  options.shard = true;
+  MixedPrecisionOptions options = sharded_options(type, communicator);
   options.reduction = reduction;
   MixedPrecisionOptimizer optimizer({{run.model.parameters(), {}, {}}},
                                     options);
@@ -141,9 +139,8 @@ TEST(MixedPrecisionShard, AnOverflowOfTheSumIsOfNoRank) {
         std::mutex mutex;
         int reports = 0;
         run_ranks(3, [&](Communicator& communicator) {
-          MixedPrecisionOptions options = small_options(kBFloat16);
-          options.communicator = &communicator;
-          options.shard = true;
+          MixedPrecisionOptions options =
+              sharded_options(kBFloat16, communicator);
           options.loss_scale = 1;
           options.micro_batches = micro_batches;
           options.reduction = GradientReduction::sum;
@@ -337,9 +334,8 @@ TEST(MixedPrecisionShard, StatesAreComparedAfterTheyAreLoaded) {
     if (!same) other.texts["optimizer.step"] = "4";
     EXPECT_EQ(error_of([&] {
                 run_ranks(2, [&](Communicator& communicator) {
-                  MixedPrecisionOptions options = small_options(kFloat16);
-                  options.communicator = &communicator;
-                  options.shard = true;
+                  MixedPrecisionOptions options =
+                      sharded_options(kFloat16, communicator);
                   Trainer trainer(options);
                   trainer.optimizer.step();
                   Trainer fresh(options);
@@ -369,10 +365,7 @@ TEST(MixedPrecisionShard, ALostRankIsAnError) {
 TEST(MixedPrecisionShard, AStateMovesBetweenNumbersOfRanks) {
   const Outcome alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
   run_ranks(3, [&](Communicator& communicator) {
-    MixedPrecisionOptions options = small_options(kFloat16);
-    options.communicator = &communicator;
-    options.shard = true;
-    Trainer trainer(options);
+    Trainer trainer(sharded_options(kFloat16, communicator));
     auto& [model, optimizer] = trainer;
     optimizer.load_state_dict(alone.state);
     const OptimizerState state = optimizer.state_dict();
@@ -389,9 +382,7 @@ TEST(MixedPrecisionShard, AStateThatOneRankRefuses) {
   run_ranks(3, [&](Communicator& communicator) {
     SmallModel model(kFloat16);
     const SmallModel before = model;
-    MixedPrecisionOptions options = small_options(kFloat16);
-    options.communicator = &communicator;
-    options.shard = true;
+    MixedPrecisionOptions options = sharded_options(kFloat16, communicator);
     MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
     OptimizerState state = alone.state;
     if (communicator.rank() == 1) state.texts.erase("optimizer.step");

@@ -71,6 +71,14 @@ inline MixedPrecisionOptions small_options(ScalarType type) {
   return options;
 }
 
+inline MixedPrecisionOptions sharded_options(ScalarType type,
+                                             Communicator& ranks) {
+  MixedPrecisionOptions options = small_options(type);
+  options.communicator = &ranks;
+  options.shard = true;
+  return options;
+}
+
 // Trainer is a small model and its optimizer.
 struct Trainer {
   explicit Trainer(const MixedPrecisionOptions& options)

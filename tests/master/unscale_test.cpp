@@ -407,23 +407,5 @@ TEST(UnscaleErrors, CheckFindsOverlap) {
   }
 }
 
-// A failed call has no effect on the next one.
-TEST(UnscaleErrors, TheNextCallIsFine) {
-  for (const MachineConfig& config : machine_configs({{1, 2, 16384}}, false)) {
-    const auto machine = make_machine(config);
-    Good good;
-    const Tensor bad[] = {{good.data, 4, kFloat32}, {nullptr, 1, kFloat32}};
-    EXPECT_THROW(amp_foreach_non_finite_check_and_unscale_(
-                     bad, good.found_inf, 0.5f, nullptr, machine.get()),
-                 Error);
-    amp_foreach_non_finite_check_and_unscale_({bad, 1}, good.found_inf, 0.5f,
-                                              &good.report, machine.get());
-    EXPECT_EQ(good.data[0], 0.5f);
-    EXPECT_EQ(good.data[3], 2.0f);
-    EXPECT_EQ(good.found_inf, 1.0f);
-    EXPECT_TRUE(same_report(good.report, {0, 1, 1, 1}));
-  }
-}
-
 }  // namespace
 }  // namespace swamp::test

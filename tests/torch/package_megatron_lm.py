@@ -242,6 +242,5 @@ class SequenceParallel(TestCase):
                                 atol=unit * exact.abs().max().item())
 
 
-
 if __name__ == "__main__":
     main()

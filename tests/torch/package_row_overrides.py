@@ -307,6 +307,10 @@ GRAPHS = [
     ("autocast", autocast, ((6, 40), (50, 40)), torch.float32, OURS[:2], OURS[:2]),
     ("embedding", lambda w: F.embedding(TARGET % 3, w), ((6, 40),), torch.float32, [],
      ["_embedding_dense_backward"]),
+    *((name, call, ((6, 40),), torch.float32, [], ["_index_put_sum"])
+      for name, call in (("index", lambda w: w[TARGET % 3]),
+                         ("index_select", lambda w: w.index_select(0, TARGET % 3)),
+                         ("take", lambda w: w.take(TARGET % 3)))),
     ("vmap", lambda x: torch.func.vmap(lambda y: F.layer_norm(y, (40,)))(x),
      ((6, 40),), torch.float16, [], []),
     # A region is compiled once, however many layers there are; and once more for the

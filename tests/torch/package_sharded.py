@@ -184,7 +184,7 @@ def refused(how, world):
     return error, not all(map(torch.equal, before, weights(net)))
 
 
-SKIPPED = (fsdp2, offloaded)
+SKIPPING = (fsdp2, offloaded)
 
 
 def scaled_steps(how, world, rank, ours):
@@ -248,7 +248,7 @@ def work(rank, world, folder):
     result = {name: run_row(how, cls, options, world)
               for name, how, cls, options in ROWS
               if world == 4 or how not in (hybrid, both)}
-    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPED]
+    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPING]
     if world == 2:
         result["refused"] = [refused(how, world) for how in (fsdp1, fsdp1_orig)]
         result["scaled"] = [[scaled_steps(how, world, rank, ours)
@@ -264,7 +264,7 @@ def work(rank, world, folder):
 def alone(rank, world):
     result = {name: run_row(how if how is offloaded else None, cls, options, world)
               for name, how, cls, options in ROWS}
-    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPED]
+    result["skipped"] = [skipped_steps(how, rank, world) for how in SKIPPING]
     return result
 
 

@@ -1,7 +1,8 @@
 """PyTorch's operators in front of which swamp has a kernel. With reproducible=True those
 whose bits depend on the threads or the CPU: index_put, the gradient of x[index] and prod
 run on one thread; the others warn once, or raise, and have the same results. With
-half_precision=True some of 16 bits are computed in float32."""
+half_precision=True some of 16 bits are computed in float32. Sums with a factor, complex
+products and the like are composed of operators that have the same bits everywhere."""
 
 import threading
 import warnings
@@ -39,6 +40,14 @@ def backward(call):
 # it depends on the CPU
 CALLS = {
     "erf": (torch.erf, torch.bfloat16),
+    "erfc": (torch.erfc, torch.float32),
+    "erfinv": (torch.erfinv, torch.float32),
+    "log2": (torch.log2, torch.float32),
+    "log10": (torch.log10, torch.float32),
+    "tan": (torch.tan, torch.float32),
+    "atan": (torch.atan, torch.float32),
+    "igamma": (lambda x: torch.special.gammainc(x, 1 - x), torch.float32),
+    "igammac": (lambda x: torch.special.gammaincc(x, 1 - x), torch.float32),
     "asin": (torch.asin, torch.bfloat16),
     "acos": (torch.acos, torch.float16),
     "sinh": (torch.sinh, torch.float32),
@@ -60,12 +69,15 @@ CALLS = {
     "_weight_norm_interface": (lambda x: torch._weight_norm(x, x[:, :1]), torch.bfloat16),
     "linalg_cross": (lambda x: torch.linalg.cross(x[:, :3], x[:, 3:6]), torch.float32),
     "polygamma": (lambda x: torch.polygamma(1, x), torch.float32),
+    "mkldnn_rnn_layer": (lambda x: torch.lstm(
+        x[:, None], [x.new_zeros(1, 1, 2)] * 2, [x, x[:, :2].contiguous()], False, 1, 0.0,
+        False, False, False)[0], torch.float32),
+    "_fft_r2c": (torch.fft.rfft, torch.float32),
+    "_fft_c2r": (lambda x: torch.fft.irfft(x + 0j, norm="forward"), torch.float32),
+    "_fft_c2c": (lambda x: torch.fft.fft(x + 0j), torch.float32),
     "linalg_qr": (lambda x: torch.linalg.qr(x)[1], torch.float32),
     "_linalg_svd": (torch.linalg.svdvals, torch.float32),
-    "addcmul": (lambda x: torch.addcmul(x, x, x, value=0.3), torch.float16),
     "addr": (lambda x: x.addr(x[0], x[1]), torch.float32),
-    "lerp.Scalar": (lambda x: x.lerp(1 - x, 0.3), torch.float32),
-    "lerp.Tensor": (lambda x: x.lerp(1 - x, x), torch.float32),
     "upsample_linear1d": (resized("linear", 9, 1), torch.float32),
     "upsample_bilinear2d": (resized("bilinear", (5, 7)), torch.float32),
     "upsample_trilinear3d": (resized("trilinear", (5, 3, 3), 3), torch.float16),
@@ -112,6 +124,84 @@ SLICED = [
     ("argmin", [(3, 700, 520), -3, True]),
     ("col2im", [(7, 27, 6561), [81, 81], *PAIR]),
 ]
+
+
+def far(x, y, weight):
+    """The formula of lerp() for weights of at least 0.5."""
+    return y - (y - x) * (1 - weight)
+
+
+def product(x, y):
+    """The formula of complex products."""
+    return torch.complex(x.real * y.real - x.imag * y.imag,
+                         x.real * y.imag + x.imag * y.real)
+
+
+THIRD, MOST = (torch.tensor(x, dtype=torch.float32) for x in (0.3, 0.7))
+# name: a call with two tensors, and its formula in the dtype that it is computed in
+COMPOSED = {
+    "add": (lambda x, y: torch.add(x, y, alpha=0.3), lambda x, y: x + y * THIRD),
+    "sub": (lambda x, y: torch.sub(x, y, alpha=3), lambda x, y: x - y * 3),
+    "rsub": (lambda x, y: torch.rsub(x, y, alpha=0.3), lambda x, y: y - x * THIRD),
+    "row": (lambda x, y: torch.add(x, y[0], alpha=0.3), lambda x, y: x + y[0] * THIRD),
+    "number": (lambda x, y: torch.add(x, 2.7, alpha=0.3),
+               lambda x, y: x + torch.tensor(2.7, dtype=x.dtype) * THIRD),
+    "from a number": (lambda x, y: torch.rsub(x, 2.7, alpha=0.3),
+                      lambda x, y: torch.tensor(2.7, dtype=x.dtype) - x * THIRD),
+    "list": (lambda x, y: torch._foreach_add([x], [y], alpha=0.3)[0],
+             lambda x, y: x + y * THIRD),
+    "addcmul": (lambda x, y: torch.addcmul(x, x, y, value=0.3),
+                lambda x, y: x + x * y * THIRD),
+    "addcmul 1": (lambda x, y: torch.addcmul(x, x, y), lambda x, y: x + x * y),
+    "sqrt": (lambda x, y: x.abs().sqrt(), lambda x, y: x.abs().double().sqrt().to(x.dtype)),
+    "lerp": (lambda x, y: x.lerp(y, 0.3), lambda x, y: x + (y - x) * THIRD),
+    "lerp far": (lambda x, y: x.lerp(y, 0.7), lambda x, y: far(x, y, MOST)),
+    "lerp tensor": (lambda x, y: x.lerp(y, y), lambda x, y: torch.where(
+        y.abs() < 0.5, x + (y - x) * y, far(x, y, y))),
+}
+COMPLEX = {
+    "mul": (lambda x, y: x * y, product),
+    "row": (lambda x, y: x * y[:1], lambda x, y: product(x, y[:1])),
+    "real": (lambda x, y: x * y.real, lambda x, y: product(x, y.real + 0j)),
+    "number": (lambda x, y: x * (1 + 2j), lambda x, y: product(x, torch.tensor(1 + 2j))),
+    "conj": (lambda x, y: x * y.conj(), lambda x, y: product(x, y.conj().resolve_conj())),
+    "add": (lambda x, y: torch.add(x, y, alpha=0.3 + 1j),
+            lambda x, y: x + product(y, torch.tensor(0.3 + 1j))),
+    "polar": (lambda x, y: torch.polar(x.real, y.real), lambda x, y: torch.complex(
+        x.real * y.real.cos(), x.real * y.real.sin())),
+    "rotary": (lambda x, y: torch.view_as_real(x * torch.polar(
+        torch.ones_like(y.real), y.real)), lambda x, y: torch.view_as_real(product(
+            x, torch.complex(y.real.cos(), y.real.sin())))),
+}
+
+
+def composed_results():
+    """The results and gradients of the calls of COMPOSED and COMPLEX, and linspace."""
+    found = [torch.linspace(-0.3, 7, 1001, dtype=dtype)
+             for dtype in (*HALF, torch.float32, torch.float64)]
+    torch.manual_seed(3)
+    found += [torch.empty(1001).uniform_(-0.3, 0.7), torch.nn.Linear(65, 33).weight]
+    for calls, dtypes in ((COMPOSED, (*HALF, torch.float32, torch.float64)),
+                          (COMPLEX, (torch.complex64, torch.complex128))):
+        for call, _ in calls.values():
+            for dtype in dtypes:
+                x, y = pair(dtype)
+                result = call(x, y)
+                found += [result, *torch.autograd.grad(
+                    result, (x, y), result.detach(), allow_unused=True)]
+    return found
+
+
+def pair(dtype):
+    """Two tensors [63, 129], of integers because randn() depends on the CPU."""
+    n = torch.arange(4 * 63 * 129).view(4, 63, 129)
+    values = ((n * 7919 + n * n % 1009 * 31) % 2003 - 1001).double() / 1001
+    if dtype.is_complex:
+        return [torch.complex(*values[i:i + 2]).to(dtype).requires_grad_()
+                for i in (0, 2)]
+    return [x.to(dtype).requires_grad_() for x in values[:2]]
+
+
 # Operators that run on one thread.
 ALONE = {"_index_put_impl_", "put_", "prod"}
 
@@ -190,6 +280,118 @@ class Widened(TestCase):
                                     results(name, arguments), name)
 
 
+class Composed(TestCase):
+    def tearDown(self):
+        swamp_torch.enable()
+
+    def test_formulas(self):
+        """Each operation is rounded once, and so is the result of 16 bits; the dtype and
+        strides are PyTorch's."""
+        for calls, dtypes in ((COMPOSED, (*HALF, torch.float32)),
+                              (COMPLEX, (torch.complex64,))):
+            for name, (call, formula) in calls.items():
+                for dtype in dtypes:
+                    x, y = (one.detach() for one in pair(dtype))
+                    for x, y in ((x, y), (x.mT, y.mT), (x[:, ::2], y[:, ::2]),
+                                 (x[:1, :1], y[:1, :1])):
+                        swamp_torch.enable()
+                        stock = call(x, y)
+                        wide = [one if dtype.is_complex else one.float() for one in (x, y)]
+                        expected = formula(*wide).to(stock.dtype)
+                        swamp_torch.enable(reproducible=True, unreproducible="raise")
+                        ours = call(x, y)
+                        self.assert_same(ours, expected, (name, dtype))
+                        self.assertEqual((ours.shape, ours.stride()),
+                                         (stock.shape, stock.stride()), (name, dtype))
+
+    def test_forms(self):
+        """Results in place and in other tensors have the same bits, and wrong arguments
+        PyTorch's errors."""
+        numbers, points = ([one.detach() for one in pair(dtype)]
+                           for dtype in (torch.bfloat16, torch.complex64))
+        for name, (x, y), more in (
+                ("add", numbers, dict(alpha=0.3)), ("sub", numbers, dict(alpha=0.3)),
+                ("addcmul", numbers, {}),
+                ("lerp", numbers, dict(weight=0.3)),
+                ("lerp", numbers, dict(weight=numbers[1])), ("mul", points, {}),
+                ("sqrt", numbers, {})):
+            def call(function, x, y, **out):
+                others = dict(addcmul=(y, numbers[1]), sqrt=()).get(name, (y,))
+                return function(x, *others, **more, **out)
+            function, in_place = getattr(torch, name), getattr(torch.Tensor, name + "_")
+            swamp_torch.enable(reproducible=True)
+            expected = call(function, x, y)
+            for out in (torch.empty(0, dtype=x.dtype), torch.empty_like(x.mT).mT, x.clone()):
+                self.assertIs(call(function, x, y, out=out), out)
+                self.assert_same(out, expected, name)
+            z = x.clone()
+            self.assertIs(call(in_place, z, y), z)
+            self.assert_same(z, expected, name)
+            for kind, wrong in (("rows", (x, y[:2])), ("row", (x[:1].clone(), y)),
+                                ("meta", (x, y.to("meta"))), ("list", (x, [1]))):
+                for form in (function, in_place):
+                    errors = []
+                    for switch in (False, True):
+                        swamp_torch.enable(reproducible=switch)
+                        errors.append(caught(lambda: call(form, *wrong)))
+                    if isinstance(errors[0], tuple):
+                        self.assertEqual(*errors, (name, kind, form))
+        whole = torch.arange(6)
+        for call in (lambda: torch.add(whole, whole, alpha=0.3),
+                     lambda: torch.add(whole, whole, alpha=2),
+                     lambda: torch.add(whole > 2, whole > 1, alpha=True),
+                     lambda: torch.add(numbers[0], numbers[1], alpha=1j),
+                     lambda: torch.sub(numbers[0], numbers[0] > 0, alpha=3),
+                     lambda: whole.clone().add_(numbers[0][0, :6], alpha=0.3),
+                     lambda: numbers[0].clone().mul_(1j),
+                     lambda: torch.lerp(numbers[0], numbers[1].float(), 0.3),
+                     lambda: torch.addcmul(whole, whole, whole, value=2),
+                     lambda: torch.linspace(0, 5, -1), lambda: torch.linspace(1, 5, 1),
+                     lambda: torch.linspace(1, 7, 3, dtype=torch.int32),
+                     lambda: torch.polar(numbers[0], numbers[1])):
+            found = []
+            for switch in (False, True):
+                swamp_torch.enable(reproducible=switch)
+                found.append(caught(call))
+            if isinstance(found[0], torch.Tensor):
+                self.assert_same(*found)
+            else:
+                self.assertEqual(*found)
+
+    def test_uniform(self):
+        """Numbers are multiplied and added after each other."""
+        for dtype in (torch.float32, torch.float64):
+            found = []
+            for switch, bounds in ((False, (0, 1)), (True, (0, 1)), (False, (-0.3, 7)),
+                                   (True, (-0.3, 7))):
+                swamp_torch.enable(reproducible=switch)
+                torch.manual_seed(3)
+                found.append(torch.empty(99, 11, dtype=dtype).uniform_(*bounds))
+            first, same, stock, ours = found
+            self.assert_same(same, first)
+            low, high = torch.tensor([-0.3, 7], dtype=dtype)
+            self.assert_same(ours, first * (high - low) + low)
+            torch.testing.assert_close(ours, stock)
+        for bounds in ((1, 0), (0, float("inf")), (float("nan"), 1)):
+            found = []
+            for switch in (False, True):
+                swamp_torch.enable(reproducible=switch)
+                found.append(caught(lambda: torch.empty(3).uniform_(*bounds)))
+            self.assertEqual(*map(str, found))
+
+    def test_linspace(self):
+        swamp_torch.enable(reproducible=True)
+        for dtype in (*HALF, torch.float32, torch.float64):
+            for steps in (2, 3, 100, 1001):
+                x = torch.linspace(-0.3, 7, steps, dtype=dtype)
+                n = torch.arange(steps, dtype=torch.float64)
+                exact = -0.3 + n * (7.3 / (steps - 1))
+                error = (x.double() - exact).abs() - exact.abs() * torch.finfo(dtype).eps
+                self.assertLessEqual(error.max(), 1e-15, dtype)
+                ends = torch.tensor([-0.3, 7], dtype=torch.float64)
+                self.assert_same(x[[0, -1]], ends.to(dtype))
+
+
 class Unreproducible(TestCase):
     def tearDown(self):
         swamp_torch.enable()
@@ -205,7 +407,7 @@ class Unreproducible(TestCase):
         in_place = {"_.".join(name.split(".")) if "." in name else name + "_"
                     for name in known}
         self.assertEqual(registered - (in_place - known), known)
-        self.assertLessEqual({"sinh_", "lerp_.Scalar", "addcmul_"}, registered)
+        self.assertLessEqual({"sinh_", "erf_"}, registered)
 
     def test_actions(self):
         for name, (call, dtype) in CALLS.items():
@@ -254,6 +456,31 @@ class Unreproducible(TestCase):
                                  backend="aot_eager")
         self.assert_same(compiled(x), x.index_put((torch.tensor([1, 1]),), x[:2],
                                                   accumulate=True).sinh())
+
+    def test_compiled_sums(self):
+        """A sum by indices is PyTorch's in compiled code, too; if it has a gradient, it
+        is inductor's, which adds by atomics."""
+        index = torch.tensor([1, 5, 1])
+        calls = {"index_add": lambda x, y: x.clone().index_add_(0, index, y, alpha=0.5),
+                 "index_put": lambda x, y: x.index_put((index,), y, accumulate=True),
+                 "put": lambda x, y: x.clone().put_(index, y[0, :3], accumulate=True)}
+        for name, call in calls.items():
+            for action, needs_grad in (("raise", False), ("warn", True), ("raise", True),
+                                       ("ignore", True)):
+                torch._dynamo.reset()
+                swamp_torch.enable(reproducible=True, unreproducible=action)
+                x = numbers().requires_grad_(needs_grad)
+                compiled = torch.compile(call, backend="aot_eager")
+
+                def check():
+                    self.assert_same(compiled(x, x[:3].detach()), call(x, x[:3].detach()))
+                with self.subTest((name, action, needs_grad)):
+                    if needs_grad and action == "raise":
+                        with self.assertRaisesRegex(RuntimeError, "with atomics"):
+                            check()
+                    else:
+                        self.assertEqual(len(messages(check)),
+                                         needs_grad and action == "warn")
 
     def test_one_thread(self):
         """Sums of float32 by index, and products of all elements, have the bits that

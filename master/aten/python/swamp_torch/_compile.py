@@ -8,8 +8,9 @@ that one calls an operator ``swamp::*``, which inductor leaves as it is.
 linear and bilinear are composed of PyTorch's operators by swamp's kernel of the
 dispatcher, in compiled code too.
 
-With ``reproducible``, the gradient of an embedding is PyTorch's kernel instead of
-inductor's, whose bits differ between runs.
+With ``reproducible``, the gradients of an embedding and of indices are PyTorch's
+kernels instead of inductor's, whose bits differ between runs. Where such a sum has a
+gradient itself, inductor's stays, and a warning says so.
 
 Compiled code is valid for the switches that it was compiled with: a guard of
 dynamo compares them, and the key of PyTorch's caches on disk names them.
@@ -33,6 +34,18 @@ _MODULE = __name__
 
 # half_precision and reproducible, as _operators.py sets them: what a guard compares.
 switches = (False, False)
+
+
+# What enable()'s argument `unreproducible` does; and whether a sum of inductor's was
+# reported.
+unreproducible = "warn"
+_is_reported = False
+
+
+def set_unreproducible(action: str) -> None:
+    """Sets what compiled code does whose sums depend on the order of threads."""
+    global unreproducible, _is_reported
+    unreproducible, _is_reported = action, False
 
 
 def set_switches(half_precision: bool, reproducible: bool) -> None:
@@ -187,16 +200,83 @@ def _takes_embedding(grad: torch.Tensor, *args: Any) -> bool:
     return switches[1] and grad.device.type == "cpu"
 
 
+def _takes_sum(x: torch.Tensor, *args: Any, accumulate: bool = True,
+               **kwargs: Any) -> bool:
+    """Whether a sum by indices is PyTorch's. One that has a gradient is inductor's."""
+    global _is_reported
+    if not (switches[1] and accumulate and x.device.type == "cpu"
+            and x.is_floating_point()):
+        return False
+    if not torch.is_grad_enabled() or not any(
+            isinstance(one, torch.Tensor) and one.requires_grad
+            for one in (x, *args, *kwargs.values())):
+        return True
+    text = ("swamp_torch: reproducible: a function that torch.compile compiles adds by "
+            "indices (index_add, index_put, put) with atomics, in any order; "
+            "enable()'s argument unreproducible is 'warn', 'raise' or 'ignore'.")
+    if unreproducible == "raise":
+        raise RuntimeError(text)
+    if unreproducible == "warn" and not _is_reported:
+        _is_reported = True
+        warnings.warn(text)
+    return False
+
+
+def _takes_index_put(x: torch.Tensor, indices: Any, values: torch.Tensor,
+                     accumulate: bool = False) -> bool:
+    return _takes_sum(x, values, accumulate=accumulate)
+
+
+def _index_put(x: torch.Tensor, indices: Any, values: torch.Tensor,
+               accumulate: bool = False) -> torch.Tensor:
+    result: torch.Tensor = _ops._index_put_sum(x, indices, values)
+    return result
+
+
+def _takes_put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor,
+               accumulate: bool = False) -> bool:
+    return _takes_sum(x, source, accumulate=accumulate)
+
+
+def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor,
+         accumulate: bool = False) -> torch.Tensor:
+    return _index_put(x.reshape(-1), [index.reshape(-1)],
+                      source.reshape(-1)).view(x.shape)
+
+
+def _takes_index_add(x: torch.Tensor, dim: int, index: torch.Tensor,
+                     source: torch.Tensor, *, alpha: float = 1) -> bool:
+    return x.dim() != 0 and _takes_sum(x, source)
+
+
+def _index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor,
+               *, alpha: float = 1) -> torch.Tensor:
+    return _index_put(x.movedim(dim, 0), [index.reshape(-1)],
+                      (source * alpha).movedim(dim, 0)).movedim(0, dim)
+
+
+def _copied(call: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The same in place."""
+    return lambda x, *args, **kwargs: x.copy_(call(x, *args, **kwargs))
+
+
 # Operators that an operator swamp::* replaces, and for which arguments.
 _OPAQUE = {
     torch.ops.aten.log_softmax.int: (_takes_log_softmax, _log_softmax),
     torch.ops.aten.softmax.int: (_takes_softmax, _softmax),
     torch.ops.aten.embedding_dense_backward.default: (
         _takes_embedding, _ops._embedding_dense_backward),
+    torch.ops.aten.index_put.default: (_takes_index_put, _index_put),
+    torch.ops.aten.index_add.default: (_takes_index_add, _index_add),
+    torch.ops.aten.put.default: (_takes_put, _put),
     torch.ops.aten.softplus.default: (_takes_activation, _activation("softplus")),
     torch.ops.aten.elu.default: (_takes_activation, _elu),
     torch.ops.aten.log_sigmoid.default: (_takes_activation, _log_sigmoid),
 }
+for _name in ("index_put", "index_add", "put"):
+    _takes, _sum = _OPAQUE[getattr(torch.ops.aten, _name).default]
+    _OPAQUE[getattr(torch.ops.aten, _name + "_").default] = (
+        _takes, _copied(_sum))
 # The gradients of log, pow and the like are composed of other operators, which
 # would have other bits than swamp's: inductor's code remains.
 for _name in ("silu", "gelu", "tanh", "sigmoid", "exp", "mish"):

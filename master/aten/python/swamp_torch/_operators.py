@@ -68,11 +68,13 @@ def enable(*, half_precision: bool = False, attention: bool = False,
         reproducible: whether all of these operators, and ``silu``, ``sigmoid``,
             ``glu``, ``mish``, ``elu`` (so also ``celu`` and ``selu``), ``logsigmoid``,
             ``exp``, ``exp2``, ``expm1``, ``log``, ``log1p``, ``rsqrt`` and ``pow`` of
-            a tensor and a number, ``softmax``, ``sum`` (so also ``mean`` and most
+            a tensor and a number, ``sqrt``, ``softmax``, ``sum`` (so also ``mean`` and most
             losses), ``batch_norm``, ``instance_norm``, ``group_norm``, ``dot``, ``mv``
             and ``addmv``, of float32, float16 and bfloat16 CPU tensors are swamp's, so
             that their bits are the same on every CPU and any number of threads; slow
-            on CPUs without fused multiply-add. Sums and the norms' statistics are
+            on CPUs without fused multiply-add. ``add`` and ``sub`` with ``alpha``,
+            ``addcmul``, ``lerp``, products of complex numbers, ``polar``,
+            ``linspace`` and ``uniform_`` are composed of operators that round each operation. Sums and the norms' statistics are
             computed in float64 and rounded once. float32 activations are
             computed in float64 (errors: 0.501 units in the last place), in 0.2 to 30
             times PyTorch's time. In a thread that flushes subnormal numbers
@@ -83,7 +85,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
         unreproducible: with ``reproducible``, what a call of an operator in the table
             below does for a tensor on the CPU: ``"warn"``, once for each operator;
             ``"raise"``, a ``RuntimeError``; or ``"ignore"``. Code that inductor
-            generates calls no operators, so it does neither.
+            generates calls no operators, so it does neither, but for sums by indices
+            that have a gradient, such as ``index_add``.
 
     Raises:
         ValueError: another ``unreproducible``.
@@ -119,21 +122,26 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     that inductor makes of other operators, so that compiled and eager training differ; code of
     ``cpp_wrapper=True`` calls PyTorch's kernels. With
     ``torch.compiler.nested_compile_region`` repeated layers are compiled once, with
-    the same bits. The gradient of an embedding is PyTorch's kernel with
-    ``reproducible``, because inductor's adds float32 by atomics.
+    the same bits. With ``reproducible`` the gradients of an embedding
+    and of indices, ``index_add``, ``index_put(accumulate=True)`` and ``put`` are
+    PyTorch's kernels, because inductor's add by atomics; inductor's stay if the call
+    has a gradient itself, with one warning.
 
     **Operators of PyTorch that depend on the CPU or the threads** with
     ``reproducible``, forward or backward, in PyTorch 2.13, with 1, 2, 3 and 7 threads
     and ``ATEN_CPU_CAPABILITY`` avx512, avx2 and default. "CPU" alone: only CPUs
-    without AVX2 differ. ``unreproducible`` knows all but (*)::
+    without AVX2, or of other makers, differ::
 
     ==========================================  ==========  ============
     operator                                    dtypes      depends on
     ==========================================  ==========  ============
-    ``erf``, ``asin``, ``acos``                 16 bits     CPU
+    ``erf``, ``asin``, ``acos``                 all         CPU
+    ``erfc``, ``erfinv``, ``tan``, ``atan``,    float32     CPU
+    ``log2``, ``log10``, ``nn.LSTM``
     ``sinh``, ``cosh``, ``atanh``, ``atan2``,   float32     CPU, threads
     ``pow`` of two tensors, ``logaddexp``,
-    ``logaddexp2``
+    ``logaddexp2``, ``special.gammainc`` and
+    ``gammaincc``
     ``softshrink``, ``special.i0e``             all         CPU, threads
     ``lgamma``, ``digamma``, ``i0``,            float32     CPU
     ``special.i1``, ``special.ndtri``,
@@ -141,30 +149,31 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     ``norm``, ``linalg.vector_norm`` (so        float32     CPU
     ``normalize``), ``linalg.cross``
     ``nn.utils.weight_norm``                    all         CPU
+    ``torch.fft`` (so ``stft``)                 float32     CPU, threads
     ``linalg.qr``, ``linalg.svd``, and other    float32     CPU, threads
     functions of LAPACK
-    ``addr``; ``polar``, complex products (*)   float32     CPU, threads
-    ``addcmul``, ``lerp``                       all         CPU
-    ``add``, ``sub`` with ``alpha`` (*)         all         CPU, threads
+    ``addr``                                    float32     CPU, threads
     ``interpolate``: linear, bilinear,          all         CPU
     bicubic, trilinear, antialias
     ``grid_sample``                             float32     CPU
     ``normal_``, so ``randn``,                  all         CPU
-    ``nn.init.*normal_``; ``linspace`` (*)
+    ``nn.init.*normal_``
     ==========================================  ==========  ============
 
     No difference was found in 1500 other calls: arithmetic, reductions, losses,
     pooling, padding, indexing, random numbers other than normal ones. A size that was
-    not tried may differ. ``prod`` of a whole tensor, ``put_`` and
+    not tried may differ, and so may float64 and, but for sums, products, ``polar`` and
+    ``torch.fft``, complex numbers, of which nothing warns. ``prod`` of a whole tensor, ``put_`` and
     ``index_put(accumulate=True)``, and the gradients of ``x[index]`` and ``take``,
-    are PyTorch's on one thread, so float32 is added in the order of the indices;
-    compiled code adds by atomics. ``dot``, ``mv`` and ``addmv`` are one chain of sums
+    are PyTorch's on one thread, so float32 is added in the order of the indices.
+    ``dot``, ``mv`` and ``addmv`` are one chain of sums
     for each element.
     """
     if unreproducible not in _UNREPRODUCIBLE:
         raise ValueError(f"unreproducible: got {unreproducible!r}, expected one of "
                          f"{_UNREPRODUCIBLE}")
     _ops.set_unreproducible(_UNREPRODUCIBLE.index(unreproducible))
+    _compile.set_unreproducible(unreproducible)
     _compile.set_switches(half_precision, reproducible)
     _ops.set_attention(attention)
     _ops.set_active(True)

@@ -1,0 +1,373 @@
+// PyTorch's arithmetic of several operations, whose loops use fused
+// multiply-add on some CPUs: with `reproducible` it is composed of operators
+// that are one operation each, so its bits are the same on every CPU. Of 16
+// bits it is computed in float32 and rounded once.
+#include <ATen/Dispatch.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/add_cpu_dispatch.h>
+#include <ATen/ops/addcmul_cpu_dispatch.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/complex.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/lerp_cpu_dispatch.h>
+#include <ATen/ops/linspace_cpu_dispatch.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/mul_cpu_dispatch.h>
+#include <ATen/ops/polar_cpu_dispatch.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/sqrt_cpu_dispatch.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/sub_cpu_dispatch.h>
+#include <ATen/ops/uniform_cpu_dispatch.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+#include "master/aten/overrides.h"
+
+namespace swamp::aten {
+namespace {
+
+using at::Scalar;
+using at::ScalarType;
+using at::Tensor;
+using Guard = at::AutoDispatchBelowADInplaceOrView;
+
+bool is_real(ScalarType type) {
+  return is_half(type) || type == at::kFloat || type == at::kDouble;
+}
+
+bool is_complex(ScalarType type) {
+  return type == at::kComplexFloat || type == at::kComplexDouble;
+}
+
+// wide() converts an operand to the dtype of the result, or to float32 for
+// results of 16 bits. A result that is made of it and is not written to a
+// tensor of the caller has to be rounded.
+Tensor wide(const Tensor& x, ScalarType type) {
+  return x.to(is_half(type) ? at::kFloat : type);
+}
+
+// Sums are a + alpha * b and a - alpha * b. PyTorch's own, of alpha * b and an
+// alpha of 1, has its checks of shapes, of dtypes and of the result's memory.
+struct Sum {
+  // is_taken() returns whether the product is an operation of its own; `to` is
+  // where the result is written.
+  static bool is_taken(const Tensor& a, const Tensor& b, const Scalar& alpha,
+                       const Tensor* to = nullptr) {
+    if (alpha.equal(1) || !is_reproducible() || alpha.isBoolean()) return false;
+    const ScalarType type = at::result_type(a, b);
+    return a.scalar_type() != at::kBool && b.scalar_type() != at::kBool &&
+           b.is_cpu() &&
+           ((is_real(type) && !alpha.isComplex()) || is_complex(type)) &&
+           (to == nullptr || c10::canCast(type, to->scalar_type()));
+  }
+  static Tensor product(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+    const Tensor found = at::mul(wide(b, at::result_type(a, b)), alpha);
+    // PyTorch would round a tensor without dimensions to the dtype of the
+    // other.
+    return found.dim() == 0 && a.dim() != 0 ? found.unsqueeze(0) : found;
+  }
+
+  template <Tensor (*kStock)(const Tensor&, const Tensor&, const Scalar&)>
+  static Tensor value(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+    if (!is_taken(a, b, alpha)) return kStock(a, b, alpha);
+    const Guard guard;
+    return kStock(a, product(a, b, alpha), 1).to(at::result_type(a, b));
+  }
+  template <Tensor& (*kStock)(Tensor&, const Tensor&, const Scalar&)>
+  static Tensor& in_place(Tensor& a, const Tensor& b, const Scalar& alpha) {
+    if (!is_taken(a, b, alpha, &a)) return kStock(a, b, alpha);
+    const Guard guard;
+    return kStock(a, product(a, b, alpha), 1);
+  }
+  template <Tensor& (*kStock)(const Tensor&, const Tensor&, const Scalar&,
+                              Tensor&)>
+  static Tensor& out(const Tensor& a, const Tensor& b, const Scalar& alpha,
+                     Tensor& out) {
+    if (!is_taken(a, b, alpha, &out)) return kStock(a, b, alpha, out);
+    const Guard guard;
+    return kStock(a, product(a, b, alpha), 1, out);
+  }
+};
+
+// a + value * (b * c), by PyTorch's sum.
+struct SumOfProduct {
+  static bool is_taken(const Tensor& a, const Tensor& b, const Tensor& c,
+                       const Scalar& value) {
+    const ScalarType type = a.scalar_type();
+    return is_reproducible() && is_real(type) && is_plain(b, type) &&
+           is_plain(c, type) && !value.isComplex() &&
+           at::are_expandable(a.sizes(), b.sizes()) &&
+           at::are_expandable(a.sizes(), c.sizes()) &&
+           at::are_expandable(b.sizes(), c.sizes());
+  }
+  static Tensor product(const Tensor& b, const Tensor& c, const Scalar& value) {
+    const ScalarType type = b.scalar_type();
+    const Tensor found = at::mul(wide(b, type), wide(c, type));
+    return value.equal(1) ? found : at::mul(found, value);
+  }
+
+  static Tensor value(const Tensor& a, const Tensor& b, const Tensor& c,
+                      const Scalar& value) {
+    if (!is_taken(a, b, c, value)) return at::cpu::addcmul(a, b, c, value);
+    const Guard guard;
+    return at::add(a, product(b, c, value)).to(a.scalar_type());
+  }
+  static Tensor& in_place(Tensor& a, const Tensor& b, const Tensor& c,
+                          const Scalar& value) {
+    if (!is_taken(a, b, c, value)) return at::cpu::addcmul_(a, b, c, value);
+    const Guard guard;
+    return a.add_(product(b, c, value));
+  }
+  static Tensor& out(const Tensor& a, const Tensor& b, const Tensor& c,
+                     const Scalar& value, Tensor& out) {
+    if (!is_taken(a, b, c, value) ||
+        !c10::canCast(a.scalar_type(), out.scalar_type())) {
+      return at::cpu::addcmul_outf(a, b, c, value, out);
+    }
+    const Guard guard;
+    return at::add_out(out, a, product(b, c, value));
+  }
+};
+
+// a + weight * (b - a), from the nearer end as PyTorch.
+struct Lerp {
+  static bool is_taken(const Tensor& a, const Tensor& b) {
+    const ScalarType type = a.scalar_type();
+    return is_reproducible() && is_real(type) && is_plain(b, type) &&
+           at::are_expandable(a.sizes(), b.sizes());
+  }
+  static bool is_taken(const Tensor& a, const Tensor& b, const Scalar& weight) {
+    return !weight.isComplex() && is_taken(a, b);
+  }
+  static bool is_taken(const Tensor& a, const Tensor& b, const Tensor& weight) {
+    return is_taken(a, b) && is_plain(weight, a.scalar_type()) &&
+           at::are_expandable(a.sizes(), weight.sizes()) &&
+           at::are_expandable(b.sizes(), weight.sizes());
+  }
+
+  static Tensor computed(const Tensor& a, const Tensor& b,
+                         const Scalar& weight) {
+    const ScalarType type = a.scalar_type();
+    const Tensor from = wide(a, type), to = wide(b, type),
+                 step = at::sub(to, from);
+    // As a number of the dtype that PyTorch computes in.
+    const double w = type == at::kDouble
+                         ? weight.toDouble()
+                         : static_cast<double>(weight.to<float>());
+    if (std::fabs(w) < 0.5) return at::add(from, at::mul(step, w));
+    const double rest = type == at::kDouble
+                            ? 1 - w
+                            : static_cast<double>(1 - weight.to<float>());
+    return at::sub(to, at::mul(step, rest));
+  }
+  static Tensor computed(const Tensor& a, const Tensor& b,
+                         const Tensor& weight) {
+    const ScalarType type = a.scalar_type();
+    const Tensor from = wide(a, type), to = wide(b, type),
+                 step = at::sub(to, from), w = wide(weight, type);
+    return at::where(w.abs().lt(0.5), at::add(from, at::mul(step, w)),
+                     at::sub(to, at::mul(step, w.neg().add(1))));
+  }
+
+  template <class Weight>
+  static Tensor value(const Tensor& a, const Tensor& b, const Weight& weight) {
+    if (!is_taken(a, b, weight)) return at::cpu::lerp(a, b, weight);
+    const Guard guard;
+    return computed(a, b, weight).to(a.scalar_type());
+  }
+  template <class Weight>
+  static Tensor& in_place(Tensor& a, const Tensor& b, const Weight& weight) {
+    if (!is_taken(a, b, weight)) return at::cpu::lerp_(a, b, weight);
+    const Guard guard;
+    const Tensor found = computed(a, b, weight);
+    if (found.sizes() != a.sizes()) return at::cpu::lerp_(a, b, weight);
+    at::assert_no_internal_overlap(a);
+    return a.copy_(found);
+  }
+  template <class Weight>
+  static Tensor& out(const Tensor& a, const Tensor& b, const Weight& weight,
+                     Tensor& out) {
+    if (!is_taken(a, b, weight) || out.scalar_type() != a.scalar_type()) {
+      return at::cpu::lerp_outf(a, b, weight, out);
+    }
+    const Guard guard;
+    return write_out(computed(a, b, weight), {a, b}, out);
+  }
+};
+
+// Products of complex numbers, and complex numbers of polar coordinates.
+struct Complex {
+  static bool is_taken(const Tensor& a, const Tensor& b) {
+    return (a.is_complex() || b.is_complex()) && is_reproducible() &&
+           a.is_cpu() && b.is_cpu() && is_complex(at::result_type(a, b));
+  }
+  static Tensor product(const Tensor& a, const Tensor& b) {
+    const Guard guard;
+    const ScalarType type = at::result_type(a, b);
+    const Tensor x = at::view_as_real(a.to(type)),
+                 y = at::view_as_real(b.to(type));
+    const Tensor x_re = x.select(-1, 0), x_im = x.select(-1, 1),
+                 y_re = y.select(-1, 0), y_im = y.select(-1, 1);
+    return at::complex(at::sub(at::mul(x_re, y_re), at::mul(x_im, y_im)),
+                       at::add(at::mul(x_re, y_im), at::mul(x_im, y_re)));
+  }
+
+  static Tensor value(const Tensor& a, const Tensor& b) {
+    return is_taken(a, b) ? product(a, b) : at::cpu::mul(a, b);
+  }
+  static Tensor& in_place(Tensor& a, const Tensor& b) {
+    if (!a.is_complex() || !is_taken(a, b)) return at::cpu::mul_(a, b);
+    const Guard guard;
+    const Tensor found = product(a, b);
+    if (found.sizes() != a.sizes()) return at::cpu::mul_(a, b);
+    at::assert_no_internal_overlap(a);
+    return a.copy_(found);
+  }
+  static Tensor& out(const Tensor& a, const Tensor& b, Tensor& out) {
+    if (!out.is_complex() || !is_taken(a, b)) {
+      return at::cpu::mul_outf(a, b, out);
+    }
+    const Guard guard;
+    return write_out(product(a, b), {a, b}, out);
+  }
+  static Tensor& polar(const Tensor& abs, const Tensor& angle, Tensor& out) {
+    const ScalarType type = abs.scalar_type();
+    if (!is_reproducible() || (type != at::kFloat && type != at::kDouble) ||
+        angle.scalar_type() != type ||
+        out.scalar_type() != at::toComplexType(type)) {
+      return at::cpu::polar_outf(abs, angle, out);
+    }
+    const Guard guard;
+    return at::complex_out(out, at::mul(abs, angle.cos()),
+                           at::mul(abs, angle.sin()));
+  }
+};
+
+// PyTorch's square root is MKL's, which is not rounded correctly: it depends on
+// the approximation of the CPU's rsqrtps. Of 16 bits it is the instruction.
+struct Root {
+  static bool is_taken(const Tensor& x) {
+    return is_reproducible() &&
+           (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
+  }
+  static Tensor computed(const Tensor& x) {
+    const Guard guard;
+    const Tensor y = at::empty_like(x);
+    const Tensor from =
+        x.is_non_overlapping_and_dense() ? x : at::empty_like(x).copy_(x);
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "sqrt", [&] {
+      const auto* const in = from.const_data_ptr<scalar_t>();
+      auto* const out = y.data_ptr<scalar_t>();
+      at::parallel_for(0, x.numel(), at::internal::GRAIN_SIZE,
+                       [&](std::int64_t begin, std::int64_t end) {
+                         for (std::int64_t i = begin; i < end; ++i) {
+                           out[i] = std::sqrt(in[i]);
+                         }
+                       });
+    });
+    return y;
+  }
+
+  static Tensor value(const Tensor& x) {
+    return is_taken(x) ? computed(x) : at::cpu::sqrt(x);
+  }
+  static Tensor& in_place(Tensor& x) {
+    if (!is_taken(x)) return at::cpu::sqrt_(x);
+    const Guard guard;
+    at::assert_no_internal_overlap(x);
+    return x.copy_(computed(x));
+  }
+  static Tensor& out(const Tensor& x, Tensor& out) {
+    if (!is_taken(x) || out.scalar_type() != x.scalar_type()) {
+      return at::cpu::sqrt_outf(x, out);
+    }
+    const Guard guard;
+    return write_out(computed(x), {x}, out);
+  }
+};
+
+// From the nearer end, in float64.
+Tensor& linspace(const Scalar& start, const Scalar& end, std::int64_t steps,
+                 Tensor& out) {
+  if (!is_reproducible() || steps < 2 || !is_real(out.scalar_type()) ||
+      start.isComplex() || end.isComplex()) {
+    return at::cpu::linspace_outf(start, end, steps, out);
+  }
+  const Guard guard;
+  const double from = start.toDouble(), to = end.toDouble(),
+               step = (to - from) / static_cast<double>(steps - 1);
+  const Tensor i = at::arange(steps, out.options().dtype(at::kDouble));
+  const Tensor values = at::where(i.lt(steps / 2), at::mul(i, step).add(from),
+                                  i.sub(steps - 1).mul(step).add(to));
+  return write_out(values, {}, out);
+}
+
+// The numbers from 0 to 1 are exact; PyTorch multiplies and adds at once.
+Tensor& uniform_(Tensor& x, double from, double to,
+                 std::optional<at::Generator> generator) {
+  const ScalarType type = x.scalar_type();
+  if (!is_reproducible() || (from == 0 && to == 1) || !(from <= to) ||
+      !std::isfinite(to - from) ||
+      (type != at::kFloat && type != at::kDouble)) {
+    return at::cpu::uniform_(x, from, to, std::move(generator));
+  }
+  const Guard guard;
+  const double range = type == at::kDouble
+                           ? to - from
+                           : static_cast<double>(static_cast<float>(to) -
+                                                 static_cast<float>(from));
+  return at::cpu::uniform_(x, 0, 1, std::move(generator))
+      .mul_(range)
+      .add_(from);
+}
+
+}  // namespace
+
+Tensor& write_out(const Tensor& result, std::initializer_list<Tensor> inputs,
+                  Tensor& out) {
+  at::native::resize_output(out, result.sizes());
+  at::assert_no_internal_overlap(out);
+  for (const Tensor& x : inputs) at::assert_no_partial_overlap(out, x);
+  return out.copy_(result);
+}
+
+void register_arithmetic(torch::Library& library) {
+  library.impl("add.Tensor", &Sum::value<&at::cpu::add>);
+  library.impl("add_.Tensor", &Sum::in_place<&at::cpu::add_>);
+  library.impl("add.out", &Sum::out<&at::cpu::add_outf>);
+  library.impl("sub.Tensor", &Sum::value<&at::cpu::sub>);
+  library.impl("sub_.Tensor", &Sum::in_place<&at::cpu::sub_>);
+  library.impl("sub.out", &Sum::out<&at::cpu::sub_outf>);
+  library.impl("addcmul", &SumOfProduct::value);
+  library.impl("addcmul_", &SumOfProduct::in_place);
+  library.impl("addcmul.out", &SumOfProduct::out);
+  library.impl("lerp.Scalar", &Lerp::value<Scalar>);
+  library.impl("lerp_.Scalar", &Lerp::in_place<Scalar>);
+  library.impl("lerp.Scalar_out", &Lerp::out<Scalar>);
+  library.impl("lerp.Tensor", &Lerp::value<Tensor>);
+  library.impl("lerp_.Tensor", &Lerp::in_place<Tensor>);
+  library.impl("lerp.Tensor_out", &Lerp::out<Tensor>);
+  library.impl("mul.Tensor", &Complex::value);
+  library.impl("mul_.Tensor", &Complex::in_place);
+  library.impl("mul.out", &Complex::out);
+  library.impl("polar.out", &Complex::polar);
+  library.impl("sqrt", &Root::value);
+  library.impl("sqrt_", &Root::in_place);
+  library.impl("sqrt.out", &Root::out);
+  library.impl("linspace.out", &linspace);
+  library.impl("uniform_", &uniform_);
+}
+
+}  // namespace swamp::aten
