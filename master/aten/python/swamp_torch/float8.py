@@ -235,9 +235,9 @@ class Float8Linear(torch.nn.Linear):
         output: Tensor = Linear.apply(  # type: ignore[no-untyped-call]
             rows, self.weight, self._casts, self._state, now, grad, self._record,
             None if torch.compiler.is_compiling() else self._cache)
-        if self.bias is not None:
-            output.add_(self.bias.to(output.dtype))
-        return output.reshape(*input.shape[:-1], output.size(-1))
+        output = output.reshape(*input.shape[:-1], output.size(-1))
+        return output if self.bias is None else (
+            output + self.bias.to(output.dtype))
 
     def _extra(self) -> Dict[str, Tensor]:
         """The entries of the state dict beside the parameters."""
