@@ -52,6 +52,9 @@ void log_softmax_rows(SeededCall& c, std::size_t) {
   const Matrix y = c.over(x);
   log_softmax(x, y, c.machine);
   c.next_call();
+  // Of numbers that are also above 0.
+  log_softmax_backward(gradient, gradient, c.matrix(), c.machine);
+  c.next_call();
   log_softmax_backward(gradient, y, c.over(gradient), c.machine);
 }
 
