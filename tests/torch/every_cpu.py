@@ -3,10 +3,12 @@ threads: tiny models of transformers, trained in processes whose vectors and thr
 differ, and by two ranks.
 
 usage: every_cpu.py PATH [unittest's arguments]
-       every_cpu.py PATH --table [--steps N] [--operators] [MODEL...]
+       every_cpu.py PATH --table [--steps N] [--operators] [--isa NAME,...]
+                    [--under COMMAND] [MODEL...]
 --table prints a digest of the weights after N steps (20) for each model and dtype, or
 the settings with which they differ; --operators names the operators that, with equal
-inputs, have other results there.
+inputs, have other results there. --isa takes other settings, with one thread each;
+--under runs the processes by a command, such as "qemu-x86_64 -cpu Haswell".
 
 Weights and batches are made of integers, because the numbers of torch.randn() depend
 on the CPU's vectors.
@@ -17,6 +19,8 @@ import hashlib
 import importlib.util
 import json
 import os
+import shlex
+import subprocess
 import sys
 import unittest
 
@@ -36,6 +40,7 @@ if importlib.util.find_spec("transformers") is None:
 declare_torchvision()
 import transformers as hf
 
+import package_unreproducible
 import swamp_torch
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -106,7 +111,7 @@ def digest(tensors):
     found = hashlib.sha256()
     for x in tree_leaves(tensors):
         if isinstance(x, torch.Tensor) and x.layout == torch.strided:
-            x = x.detach().contiguous()
+            x = x.detach().resolve_conj().contiguous()
             found.update(str((x.dtype, x.shape)).encode())
             found.update(x.reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:12]
@@ -152,12 +157,13 @@ def train(name, dtype, steps, log=contextlib.nullcontext(), parts=(0,), of=1, wr
 
 def child(threads, steps, models, reproducible=True, operators=False, compiled=False):
     """Prints the digests of a process, or the calls of its operators, as JSON."""
-    assert torch.backends.cpu.get_cpu_capability().lower() == os.environ[
-        "ATEN_CPU_CAPABILITY"], "PyTorch read ATEN_CPU_CAPABILITY before it was set"
+    capability = torch.backends.cpu.get_cpu_capability().lower()
+    assert capability == os.environ.get("ATEN_CPU_CAPABILITY", capability), (
+        "PyTorch read ATEN_CPU_CAPABILITY before it was set")
     torch.set_num_threads(threads)
     if reproducible:
         swamp_torch.enable(half_precision=True, reproducible=True)
-    found = {}
+    found = {"arithmetic": digest(package_unreproducible.composed_results())}
     for name, dtype in models:
         log = Log() if operators else contextlib.nullcontext()
         last = train(name, dtype, steps, log, wrap=torch.compile if compiled else None)
@@ -165,20 +171,27 @@ def child(threads, steps, models, reproducible=True, operators=False, compiled=F
     print(json.dumps(found))
 
 
-# MKL and oneDNN choose their kernels themselves.
-ISAS = {"avx512": ("avx512f", dict(SWAMP_ISA="avx512")),
-        "avx2": ("avx2", dict(SWAMP_ISA="avx2", ONEDNN_MAX_CPU_ISA="AVX2",
-                              MKL_ENABLE_INSTRUCTIONS="AVX2")),
-        "default": ("sse2", dict(SWAMP_ISA="avx2", ONEDNN_MAX_CPU_ISA="SSE41",
-                                 MKL_ENABLE_INSTRUCTIONS="SSE4_2"))}
+# name: the CPU's flag, ATEN_CPU_CAPABILITY, and other variables. MKL and oneDNN choose
+# their kernels themselves.
+_SSE = dict(ONEDNN_MAX_CPU_ISA="SSE41", MKL_ENABLE_INSTRUCTIONS="SSE4_2")
+ISAS = {"avx512": ("avx512f", "avx512", dict(SWAMP_ISA="avx512")),
+        "avx2": ("avx2", "avx2", dict(SWAMP_ISA="avx2", ONEDNN_MAX_CPU_ISA="AVX2",
+                                      MKL_ENABLE_INSTRUCTIONS="AVX2")),
+        "default": ("avx2", "default", dict(SWAMP_ISA="avx2", **_SSE)),
+        # Only with --isa: they emulate fused multiply-add.
+        "sse4": ("sse4_1", "default", dict(SWAMP_ISA="sse4", **_SSE)),
+        "scalar": ("sse2", "default", dict(SWAMP_ISA="scalar", **_SSE)),
+        # Whatever the CPU has.
+        "any": ("sse2", None, {})}
+under = []  # the command of --under
 
 
 def settings(all_of_them):
-    """The names of ATEN_CPU_CAPABILITY that this CPU has, with numbers of threads: all
-    pairs, or so many that each occurs."""
+    """The names of settings that this CPU has, with numbers of threads: all pairs, or so
+    many that each occurs."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         flags = set(file.read().split())
-    names = [name for name, (flag, _) in ISAS.items() if flag in flags]
+    names = [name for name in ("avx512", "avx2", "default") if ISAS[name][0] in flags]
     pairs = [(name, threads) for name in names for threads in (1, 2, 3, 7)]
     few = [(names[0], 7), *[(names[0], 2)] * CI, (names[len(names) // 2], 3),
            (names[-1], 1)]
@@ -187,9 +200,15 @@ def settings(all_of_them):
 
 def run(setting, models, steps, **options):
     name, threads = setting
-    done = python(f"import sys; sys.path[:0] = [{os.path.dirname(__file__)!r}, {PATH!r}]\n"
-                  f"import every_cpu\nevery_cpu.child({threads}, {steps}, {models!r}, "
-                  f"**{options})", ATEN_CPU_CAPABILITY=name, **ISAS[name][1])
+    _, capability, variables = ISAS[name]
+    if capability:
+        variables = dict(ATEN_CPU_CAPABILITY=capability, **variables)
+    code = (f"import sys; sys.path[:0] = [{os.path.dirname(__file__)!r}, {PATH!r}]\n"
+            f"import every_cpu\nevery_cpu.child({threads}, {steps}, {models!r}, "
+            f"**{options})")
+    done = (subprocess.run([*under, sys.executable, "-c", code, PATH], text=True,
+                           capture_output=True, env={**os.environ, **variables})
+            if under else python(code, **variables))
     if done.returncode != 0:
         raise AssertionError(f"{setting}: {done.stdout}{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -207,10 +226,11 @@ def differing_operators(setting, first, model):
     return [f"{name} {shapes}" for name, shapes in found.items()]
 
 
-def table(models, steps, operators):
+def table(models, steps, operators, isas):
     """Prints a table of the digests in Markdown."""
     pairs = [(name, dtype) for name in models for dtype in DTYPES]
-    found = {one: run(one, pairs, steps) for one in settings(True)}
+    chosen = [(name, 1) for name in isas.split(",")] if isas else settings(True)
+    found = {one: run(one, pairs, steps) for one in chosen}
     first, notes = next(iter(found)), []
     print(f"| model | {' | '.join(DTYPES)} |\n|---|{'---|' * len(DTYPES)}")
     for name in models:
@@ -258,7 +278,7 @@ class EveryCpu(TestCase):
     def test_settings(self):
         pairs = [(name, dtype) for name in MODELS for dtype in DTYPES]
         first, *others = settings(False)
-        expected = run(first, pairs, STEPS)
+        expected = run(first, pairs, STEPS)  # also of composed arithmetic
         wrong = {}
         for one in others:
             for key, value in run(one, pairs, STEPS).items():
@@ -277,9 +297,10 @@ class EveryCpu(TestCase):
     def test_stock_differs(self):
         """With PyTorch's own kernels the weights depend on the setting."""
         pairs = [("LLaMA", "float32")]
-        first, *_, last = settings(False)
-        self.assertNotEqual(*(run(one, pairs, 1, reproducible=False)
-                              for one in (first, last)))
+        first, *_, last = (run(one, pairs, 1, reproducible=False)
+                           for one in settings(False))
+        for key in first:
+            self.assertNotEqual(first[key], last[key], key)
 
     def test_ranks(self):
         """Two ranks of DDP have the weights of one that accumulates their batches."""
@@ -293,6 +314,13 @@ if __name__ == "__main__":
     if "--table" not in sys.argv:
         main()
     words = sys.argv[3:]
-    count = int(words.pop(words.index("--steps") + 1)) if "--steps" in words else 20
-    table([w for w in words if not w.startswith("--")] or list(MODELS), count,
-          "--operators" in words)
+
+    def value_of(option, default):
+        if option not in words:
+            return default
+        at = words.index(option)
+        return (words.pop(at), words.pop(at))[1]
+    steps, isas = int(value_of("--steps", 20)), value_of("--isa", None)
+    under[:] = shlex.split(value_of("--under", ""))
+    table([w for w in words if not w.startswith("--")] or list(MODELS), steps,
+          "--operators" in words, isas)

@@ -176,19 +176,23 @@ COMPLEX = {
 
 
 def composed_results():
-    """The results and gradients of the calls of COMPOSED and COMPLEX, and linspace."""
+    """Results and gradients of COMPOSED and COMPLEX, linspace() and uniform_()."""
     found = [torch.linspace(-0.3, 7, 1001, dtype=dtype)
              for dtype in (*HALF, torch.float32, torch.float64)]
     torch.manual_seed(3)
     found += [torch.empty(1001).uniform_(-0.3, 0.7), torch.nn.Linear(65, 33).weight]
     for calls, dtypes in ((COMPOSED, (*HALF, torch.float32, torch.float64)),
                           (COMPLEX, (torch.complex64, torch.complex128))):
-        for call, _ in calls.values():
+        for name, (call, _) in calls.items():
             for dtype in dtypes:
                 x, y = pair(dtype)
                 result = call(x, y)
-                found += [result, *torch.autograd.grad(
-                    result, (x, y), result.detach(), allow_unused=True)]
+                found.append(result)
+                # The gradient of sqrt() is nan at 0, of any sign, and that of polar()
+                # has PyTorch's bits.
+                if name not in ("sqrt", "polar"):
+                    found += torch.autograd.grad(result, (x, y), result.detach(),
+                                                 allow_unused=True)
     return found
 
 
