@@ -56,10 +56,10 @@ class OwnAllocations {
   bool outer_;
 };
 
-// nanoseconds() is a clock that only goes forward.
-inline unsigned long nanoseconds() noexcept {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+// nanoseconds() is a clock that only goes forward, or the CPU time of a thread.
+inline unsigned long nanoseconds(clockid_t clock = CLOCK_MONOTONIC) noexcept {
+  timespec now{};
+  clock_gettime(clock, &now);
   return static_cast<unsigned long>(now.tv_sec) * 1000000000ul +
          static_cast<unsigned long>(now.tv_nsec);
 }

@@ -19,6 +19,8 @@
 #include <array>
 #include <thread>
 
+#include "toolchain/sunway/emulator/host_process.h"
+
 namespace swamp::sunway {
 namespace {
 
@@ -58,13 +60,6 @@ void find_code() {
         return 1;  // only the program itself
       },
       nullptr);
-}
-
-unsigned long own_cpu_time() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<unsigned long>(now.tv_sec) * 1000000000 +
-         static_cast<unsigned long>(now.tv_nsec);
 }
 
 void interrupt_soon() {
@@ -112,7 +107,8 @@ void interrupted(int, siginfo_t*, void* context) {
     return;
   }
   const bool after_nap = watch.polls < kMostPolls;
-  if (after_nap && own_cpu_time() - watch.polls_since < kPoll) {
+  if (after_nap &&
+      nanoseconds(CLOCK_THREAD_CPUTIME_ID) - watch.polls_since < kPoll) {
     interrupt_soon();
   } else if (was_seen(registers)) {
     const unsigned arrivals = slave->arrivals;
@@ -123,7 +119,7 @@ void interrupted(int, siginfo_t*, void* context) {
       watch.nap = kFirstNap;
     }
     watch.polls = 0;
-    watch.polls_since = own_cpu_time();
+    watch.polls_since = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
     interrupt_soon();
   } else if (after_nap) {
     ++watch.polls;

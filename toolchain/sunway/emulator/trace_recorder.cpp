@@ -1,21 +1,17 @@
 #include "toolchain/sunway/emulator/trace_recorder.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 
+#include "toolchain/sunway/emulator/host_process.h"
+
 namespace swamp::sunway {
 namespace {
 
-unsigned long thread_time() {
-  timespec time = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<unsigned long>(time.tv_sec) * 1000000000 +
-         static_cast<unsigned long>(time.tv_nsec);
-}
+unsigned long thread_time() { return nanoseconds(CLOCK_THREAD_CPUTIME_ID); }
 
 // clock_time() returns what thread_time() itself takes.
 unsigned long clock_time() {

@@ -79,12 +79,8 @@ std::byte* as_seen_by(const Slave& other,
 
 unsigned long cpu_time(const Slave& slave) {
   clockid_t clock = 0;
-  timespec time = {};
-  if (pthread_getcpuclockid(slave.thread, &clock) == 0) {
-    clock_gettime(clock, &time);
-  }
-  return static_cast<unsigned long>(time.tv_sec) * 1000000000 +
-         static_cast<unsigned long>(time.tv_nsec);
+  if (pthread_getcpuclockid(slave.thread, &clock) != 0) return 0;
+  return nanoseconds(clock);
 }
 
 namespace {
