@@ -512,6 +512,7 @@ def own_operators():
         ("residual_add_", [x, r(4, 32), w]),
         ("_residual_add", [x, r(4, 32), w]),
         ("_embedding_dense_backward", [x, target, 5, -1, False]),
+        ("_index_put_sum", [x, [target % 4], r(4, 32)]),
         ("_log_softmax", [x, 1]),
         ("_log_softmax_backward", [x, x, 1]),
         ("_current_scale", [torch.rand(3), "te.Float8CurrentScaling"]),
