@@ -440,7 +440,19 @@ Tensor index_put_sum(const Tensor& x,
                      const c10::List<OptionalTensor>& indices,
                      const Tensor& values) {
   if (x.is_meta()) return at::empty_like(x);
-  return at::index_put(x, indices, values, true);
+  // PyTorch's dispatcher leaves the tensors of such a list as they are.
+  c10::List<OptionalTensor> places;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    OptionalTensor one = indices.get(i);
+    if (is_defined(one)) {
+      one = resolved(*one);
+      require_memory(*one);
+    }
+    places.push_back(one);
+  }
+  require_memory(x);
+  require_memory(values);
+  return at::index_put(x, places, values, true);
 }
 
 }  // namespace
