@@ -94,8 +94,8 @@ struct Stripes {
     // The next stripe begins `stripe` lines later; along columns, the bytes of
     // `stripe` elements later.
     const std::size_t stripe = args.stripe_rows;
-    for (const int s : {At::x, At::codes, At::random}) {
-      all[s].unit_step = stripe * all[s].line_step;
+    for (Place* place : {&all[At::x], &all[At::codes], &all[At::random]}) {
+      place->unit_step = stripe * place->line_step;
     }
     all[At::scales].unit_step = scale_row(stripe) * all[At::scales].line_step;
     if (columns != nullptr && args.code.form != slave::CodeForm::code) {
@@ -140,11 +140,13 @@ struct Stripes {
     }
     Addresses addresses{};
     int s = 0;
+    const std::byte** address = addresses.data();
     for (const Place& place : places(part)) {
       if (place.data == nullptr) {
         operation.remove_operand(s++);
+        ++address;
       } else {
-        addresses[s] = static_cast<const std::byte*>(place.data) + place.offset;
+        *address++ = static_cast<const std::byte*>(place.data) + place.offset;
         operation.set_lines(s++, place.lines, place.line_bytes, place.line_step,
                             place.unit_step);
       }

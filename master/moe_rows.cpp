@@ -105,9 +105,9 @@ void sum_rows(Machine::Impl& machine, const Matrix& x, const Sources& sources,
              probs != nullptr ? &factors[i] : nullptr, final ? target : sum},
             SumOperations::index(take, final, done != 0));
       });
-      is_final = SumOperations::are_final(table.list().table.operations_used);
+      return SumOperations::are_final(table.list().table.operations_used);
     };
-    fill();
+    is_final = fill();
     if (!is_final && !sums && y.dtype != kFloat32) {
       sums.reset(new float[sources.long_rows() * columns]);
       fill();

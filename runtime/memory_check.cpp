@@ -66,7 +66,7 @@ MainWindow::MainWindow(const SegmentTable& table, const void* partials,
       if (operand.unit_bytes == 0) continue;
       const std::size_t units =
           operand.access == Access::constant ? 1 : segment.count;
-      const LinesOfUnits all = lines_of(operand, units);
+      const LinesOfUnits own = lines_of(operand, units);
       // Lines that touch are one range.
       const std::byte* begin = segment.data()[s];
       std::size_t bytes = 0;
@@ -75,16 +75,16 @@ MainWindow::MainWindow(const SegmentTable& table, const void* partials,
             operand.access == Access::out || operand.access == Access::inout,
             i);
       };
-      for (std::size_t at = 0; at < all.times * all.lines.count; ++at) {
-        const std::byte* const line =
-            segment.data()[s] + at / all.lines.count * operand.unit_step +
-            at % all.lines.count * all.lines.step;
+      for (std::size_t at = 0; at < own.times * own.lines.count; ++at) {
+        const std::byte* const line = segment.data()[s] +
+                                      at / own.lines.count * operand.unit_step +
+                                      at % own.lines.count * own.lines.step;
         if (line != begin + bytes) {
           add_range();
           begin = line;
           bytes = 0;
         }
-        bytes += all.lines.bytes;
+        bytes += own.lines.bytes;
       }
       add_range();
     }

@@ -80,7 +80,8 @@ BlockScale stored(const RecipeOptions& o, const ScaledTensor& t, float amax) {
 // Transformer Engine's FusedAdam has the factor 0 for a float16 state of zeros.
 BlockScale te_state(const RecipeOptions& o, const ScaledTensor& t, float amax) {
   BlockScale scale = stored(o, t, amax);
-  if (o.formats == kHalfOfHalf && !(scale.scale_inv > 0)) scale.scale = 0;
+  if (o.formats == double{kHalfOfHalf} && !(scale.scale_inv > 0))
+    scale.scale = 0;
   return scale;
 }
 
