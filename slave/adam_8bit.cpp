@@ -170,12 +170,13 @@ struct MapCodes {
                                std::uint8_t* v_codes) const {
       const VF m = load(at_m);
       const VI c = m_encoder(m);
-      const VI is_negative = hn::BroadcastSignBit(hn::BitCast(DI(), m));
+      // A nan has no sign, because a CPU's depends on the order of operands.
+      constexpr std::int32_t kNegativeNan = -0x7fffff;  // the least of them
+      const auto is_negative =
+          hn::Lt(hn::BitCast(DI(), m), set_int(kNegativeNan));
       const VI negative = hn::Sub(set_int(127), hn::Min(c, set_int(127)));
       const VI positive = hn::Add(set_int(127), c);
-      Code::store(
-          hn::IfThenElse(hn::MaskFromVec(is_negative), negative, positive),
-          m_codes);
+      Code::store(hn::IfThenElse(is_negative, negative, positive), m_codes);
       // A v above 0 never becomes 0: see block_code.h.
       const VF v = load(at_v);
       const VI is_positive =

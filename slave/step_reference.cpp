@@ -233,7 +233,9 @@ float decoded(const AdamBlockArgs& args, bool is_m, std::uint32_t code,
 
 // encoded() is the code of a moment.
 int encoded(const AdamBlockArgs& args, bool is_m, float value, float absmax) {
-  const bool negative = float_to_bits(value) >> 31 != 0;
+  // A nan has no sign.
+  const std::uint32_t bits = float_to_bits(value);
+  const bool negative = bits >= 0x80000000 && bits <= 0xff800000;
   const float size = float_from_bits(float_to_bits(value) & 0x7fffffff);
   if (args.float8 != 0) {
     const auto code = static_cast<int>(e4m3_code(size / float8_scale(absmax)));
