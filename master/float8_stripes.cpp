@@ -1,7 +1,7 @@
 // The launches of blocks of elements with a scale each. Codes and scales along
 // rows lie as x does, so that a unit is a block or a row. Codes along columns
-// are those of the transpose: a unit is a stripe of rows, of which a kernel
-// writes a part of every transposed row. Values lie as x does, along columns
+// are transposed: a unit is a stripe of rows, which a kernel makes a part of
+// every transposed row. Values lie as x does, along columns
 // too. If LDM is too small for all columns of a stripe, each launch computes
 // some of them.
 #include "master/float8_stripes.h"
@@ -44,15 +44,17 @@ struct Stripes {
     std::size_t row, rows, column, columns;
   };
 
-  // Place is where the part of an operand begins, and its lines.
+  // Place is where the part of an operand begins, null if there is none, and
+  // its lines.
   struct Place {
-    const void* data;
-    std::size_t offset, lines, line_bytes, line_step, unit_step;
+    const std::byte* data;
+    std::size_t lines, line_bytes, line_step, unit_step;
   };
+  using Places = std::array<Place, BlockOperand::count>;
 
   // places() returns the place of each operand, for stripes of part.rows rows
   // from part.row on.
-  std::array<Place, BlockOperand::count> places(const Part& part) const {
+  Places places(const Part& part) const {
     const std::size_t x_bytes = kScalarTypeBytes[call.x.dtype];
     const std::size_t block = call.block;
     // Convert, for the matrix or its transpose, a number of elements to bytes
@@ -70,15 +72,17 @@ struct Stripes {
                            std::size_t row, std::size_t lines,
                            std::size_t column, std::size_t width,
                            std::size_t all) {
-      return Place{data,          row * bytes_of(all) + bytes_of(column),
-                   lines,         bytes_of(width),
-                   bytes_of(all), 0};
+      const std::size_t offset = row * bytes_of(all) + bytes_of(column);
+      const auto* const begin = static_cast<const std::byte*>(data);
+      return Place{begin == nullptr ? nullptr : begin + offset, lines,
+                   bytes_of(width), bytes_of(all), 0};
     };
     const auto x = [&](std::size_t count) { return count * x_bytes; };
+    const auto floats = [](std::size_t count) { return count * sizeof(float); };
     const auto bytes = [](std::size_t count) { return count; };
     const auto [row, height, column, width] = part;
     using At = BlockOperand;
-    std::array<Place, At::count> all{};
+    Places all{};
     all[At::x] =
         along(call.x.data, x, row, height, column, width, column_count);
     if (rows != nullptr) {
@@ -104,12 +108,8 @@ struct Stripes {
       all[At::column_codes].unit_step =
           stripe * all[At::column_codes].line_step;
       // The factors of all columns of the part.
-      all[At::column_scales] = {columns->scales.data,
-                                column * sizeof(float),
-                                1,
-                                width * sizeof(float),
-                                0,
-                                0};
+      all[At::column_scales] =
+          along(columns->scales.data, floats, 0, 1, column, width, 0);
     } else if (columns != nullptr) {
       all[At::column_codes] = along(columns->codes.data, codes, column, width,
                                     row, height, row_count);
@@ -122,12 +122,10 @@ struct Stripes {
     return all;
   }
 
-  using Addresses = std::array<const std::byte*, BlockOperand::count>;
-
-  // set_operation() makes the operation of such stripes, and returns the
-  // addresses of the first one.
-  Addresses set_operation(const Part& part, BlockArgs& part_args,
-                          Operation& operation) const {
+  // set_operation() makes the operation of such stripes, and returns the places
+  // of the first one.
+  Places set_operation(const Part& part, BlockArgs& part_args,
+                       Operation& operation) const {
     part_args = args;
     part_args.rows = part.rows == args.stripe_rows ? row_count : part.rows;
     part_args.columns = part.columns;
@@ -138,15 +136,12 @@ struct Stripes {
       operation.operands[BlockOperand::scales].access = Access::in;
       operation.operands[BlockOperand::column_scales].access = Access::constant;
     }
-    Addresses addresses{};
+    const Places all = places(part);
     int s = 0;
-    const std::byte** address = addresses.data();
-    for (const Place& place : places(part)) {
+    for (const Place& place : all) {
       if (place.data == nullptr) {
         operation.remove_operand(s++);
-        ++address;
       } else {
-        *address++ = static_cast<const std::byte*>(place.data) + place.offset;
         operation.set_lines(s++, place.lines, place.line_bytes, place.line_step,
                             place.unit_step);
       }
@@ -158,7 +153,7 @@ struct Stripes {
       operation.scratch_bytes =
           static_cast<std::uint32_t>(args.stripe_rows * slave::kBlockWidth);
     }
-    return addresses;
+    return all;
   }
 
   // ldm_need() returns the LDM that stripes of `width` columns need.
@@ -184,7 +179,7 @@ struct Stripes {
          std::min<std::size_t>(rest, 1)}};
     BlockArgs part_args[2];
     Operation operations[2];
-    Addresses at[2];
+    Places at[2];
     std::size_t units[2], count = 0;
     for (const auto& [part, part_units] : parts) {
       if (part_units == 0) continue;
@@ -196,7 +191,8 @@ struct Stripes {
                    workspace.segments());
     for (std::size_t i = 0; i < count; ++i) {
       table.add(units[i],
-                {at[i][0], at[i][1], at[i][2], at[i][3], at[i][4], at[i][5]},
+                {at[i][0].data, at[i][1].data, at[i][2].data, at[i][3].data,
+                 at[i][4].data, at[i][5].data},
                 i);
     }
     const SegmentList list = table.list();
