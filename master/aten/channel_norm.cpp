@@ -6,9 +6,7 @@
 // PyTorch's own kernels.
 #include "swamp/channel_norm.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
@@ -143,9 +141,7 @@ Tensor& sum_out(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
   if (!result.has_value()) {
     return at::cpu::sum_outf(x, dim, keepdim, dtype, out);
   }
-  at::native::resize_output(out, result->sizes());
-  at::assert_no_internal_overlap(out);
-  return out.copy_(*result);
+  return write_out(*result, {}, out);
 }
 
 Tensor vector_norm(const Tensor& x, const at::Scalar& order,
@@ -173,10 +169,6 @@ struct Floats {
  private:
   Tensor values_;
 };
-
-float* written(const Tensor& values) {
-  return values.defined() ? data_of<float>(values) : nullptr;
-}
 
 Tensor new_floats(const Tensor& x, std::int64_t count) {
   return at::empty({count}, x.options().dtype(at::kFloat));
@@ -253,8 +245,8 @@ struct Statistics {
   Statistics(const Tensor& x, const ChannelRows& in, double eps)
       : Statistics(x, in) {
     translated([&] {
-      swamp::channel_statistics(in.matrix, in.shape, eps, written(mean),
-                                written(variance), written(rstd));
+      swamp::channel_statistics(in.matrix, in.shape, eps, data_of<float>(mean),
+                                data_of<float>(variance), data_of<float>(rstd));
     });
   }
   // Running ones.
@@ -264,8 +256,9 @@ struct Statistics {
     mean.copy_(running_mean);
     variance.copy_(running_var);
     for (std::int64_t c = 0; c < mean.numel(); ++c) {
-      written(rstd)[c] = static_cast<float>(
-          1.0 / std::sqrt(static_cast<double>(written(variance)[c]) + eps));
+      data_of<float>(rstd)[c] = static_cast<float>(
+          1.0 /
+          std::sqrt(static_cast<double>(data_of<float>(variance)[c]) + eps));
     }
   }
 
@@ -285,8 +278,9 @@ Tensor normalized(const Tensor& x, const ChannelRows& in,
   const std::pair<Tensor, Matrix> y = in.empty();
   const Floats w(weight), b(bias);
   translated([&] {
-    swamp::channel_norm(in.matrix, in.shape, written(statistics.mean),
-                        written(statistics.rstd), w.data(), b.data(), y.second);
+    swamp::channel_norm(in.matrix, in.shape, data_of<float>(statistics.mean),
+                        data_of<float>(statistics.rstd), w.data(), b.data(),
+                        y.second);
   });
   return in.result(y.first, x);
 }
@@ -308,8 +302,9 @@ Three gradients(const Tensor& grad, const Tensor& x, const ChannelRows& in,
                dbias = wanted[2] ? new_floats(x, channels) : Tensor();
   translated([&] {
     swamp::channel_norm_backward(
-        gradient.matrix, in.matrix, in.shape, written(mean), written(rstd),
-        w.data(), is_fixed, dx_rows, written(dweight), written(dbias));
+        gradient.matrix, in.matrix, in.shape, data_of<float>(mean),
+        data_of<float>(rstd), w.data(), is_fixed, dx_rows,
+        data_of<float>(dweight), data_of<float>(dbias));
   });
   const at::ScalarType type =
       is_defined(weight) ? weight->scalar_type() : x.scalar_type();

@@ -174,8 +174,7 @@ struct Products : Convolution {
         bias.has_value() && bias->defined() ? bias->contiguous() : Tensor();
     const bool supported = is_supported([&] {
       convolve(direct(small, x, result), const_data(x), const_data(w),
-               added.defined() ? const_data(added) : nullptr,
-               const_cast<void*>(const_data(result)));
+               values_of<void>(added), const_cast<void*>(const_data(result)));
     });
     return supported ? result : Tensor();
   }
@@ -433,8 +432,8 @@ Tensor channels_last(const Tensor& x,
   // Between zeros PyTorch copies 16 bits more slowly than swamp and then
   // PyTorch once more, but not 32.
   const bool is_padded = sizes != last.sizes();
-  if (!is_padded || x.element_size() == 2) last = contiguous(last);
-  if (!is_padded) return last;
+  if (!is_padded) return contiguous(last);
+  if (x.is_contiguous() && x.element_size() == 2) last = contiguous(last);
   const Tensor padded = at::empty(sizes, last.options());
   Tensor inner = padded;
   for (int i = 0; i < kAxes; ++i) {

@@ -99,10 +99,6 @@ Tensor empty_statistics(const Tensor& x, std::int64_t dimensions) {
   return at::empty_symint(sizes, x.options().dtype(at::kFloat));
 }
 
-float* floats(const Tensor& tensor) {
-  return tensor.defined() ? data_of<float>(tensor) : nullptr;
-}
-
 }  // namespace
 
 NormResult norm_rows(const Tensor& x, std::int64_t dimensions,
@@ -124,10 +120,10 @@ NormResult norm_rows(const Tensor& x, std::int64_t dimensions,
   const Matrix rows = matrix_of(in, dimensions), to = matrix_of(y, dimensions);
   translated([&] {
     if (with_mean) {
-      swamp::layer_norm(rows, w.row(), b.row(), to, floats(mean), floats(rstd),
-                        options);
+      swamp::layer_norm(rows, w.row(), b.row(), to, data_of<float>(mean),
+                        data_of<float>(rstd), options);
     } else {
-      swamp::rms_norm(rows, w.row(), to, floats(rstd), options);
+      swamp::rms_norm(rows, w.row(), to, data_of<float>(rstd), options);
     }
   });
   return {y, mean, rstd};
@@ -160,12 +156,14 @@ NormResult norm_rows_backward(const Tensor& grad, const Tensor& x,
     translated([&] {
       if (mean.defined()) {
         const Tensor m = row_major(mean.to(at::kFloat));
-        swamp::layer_norm_backward(matrix_of(dy, dimensions), rows, floats(m),
-                                   floats(r), w.row(), to, floats(dweight),
-                                   floats(dbias));
+        swamp::layer_norm_backward(matrix_of(dy, dimensions), rows,
+                                   data_of<float>(m), data_of<float>(r),
+                                   w.row(), to, data_of<float>(dweight),
+                                   data_of<float>(dbias));
       } else {
-        swamp::rms_norm_backward(matrix_of(dy, dimensions), rows, floats(r),
-                                 w.row(), to, floats(dweight));
+        swamp::rms_norm_backward(matrix_of(dy, dimensions), rows,
+                                 data_of<float>(r), w.row(), to,
+                                 data_of<float>(dweight));
       }
     });
   }
@@ -261,7 +259,7 @@ variable_list norm_with_graph(const Tensor& x, const Tensor& weight,
       });
 }
 
-// Calls the operators. Without a mean, there is no bias either.
+// Calls layer_norm if `with_mean`; else rms_norm, which takes no bias.
 NormResult call_norms(const Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias, double eps, bool with_mean) {
   if (with_mean) return call<&layer_norm>(x, weight, bias, eps);

@@ -66,17 +66,17 @@ inline void* mutable_data(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->mutable_data();
 }
 
-template <class T>
-T* data_of(const at::Tensor& tensor) {
-  return static_cast<T*>(mutable_data(tensor));
-}
-
 inline const void* const_data(const at::Tensor& tensor) {
   require_memory(tensor);
   return tensor.unsafeGetTensorImpl()->data();
 }
 
-// values_of() is const_data() as elements; null for an undefined tensor.
+// data_of() and values_of() return mutable_data() and const_data() as elements;
+// null for an undefined tensor.
+template <class T>
+T* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(mutable_data(tensor)) : nullptr;
+}
 template <class T>
 const T* values_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<const T*>(const_data(tensor)) : nullptr;
