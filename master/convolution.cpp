@@ -294,8 +294,8 @@ struct Results : Direct {
     return operation;
   }
 
-  // Bands is the operations of `size` rows each, of which the last may have
-  // fewer, for one block or two.
+  // Bands holds the operations of `size` rows each for one block or two. The
+  // last of a block may have fewer rows.
   struct Bands {
     std::size_t size = 0;
     std::vector<std::size_t> x_rows;

@@ -1,7 +1,7 @@
 // The codes or values of blocks along columns: a lane is a column, and a vector
-// goes down the rows. Codes are finally transposed. Apart from
-// quantize_blocks.cpp, as block_rows-inl.h is, because the two directions are
-// two algorithms. Included once per target, like Highway's own -inl.h.
+// goes down the rows; codes are then transposed. block_rows-inl.h has the other
+// direction, which is another algorithm. Included once per target, like
+// Highway's own -inl.h.
 #if defined(SWAMP_SLAVE_BLOCK_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SWAMP_SLAVE_BLOCK_COLUMNS_INL_H_
 #undef SWAMP_SLAVE_BLOCK_COLUMNS_INL_H_

@@ -68,7 +68,7 @@ inline at::Tensor with_axes(const at::Tensor& x) {
 }
 
 // channels_last() returns [images, depth, height, width, channels], dense, with
-// so many zeros before and after the positions of each axis.
+// `before` and `after` zeros around the positions of each axis.
 at::Tensor channels_last(const at::Tensor& x,
                          const std::array<std::int64_t, kAxes>& before = {},
                          const std::array<std::int64_t, kAxes>& after = {});

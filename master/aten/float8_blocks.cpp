@@ -86,12 +86,12 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
           along_columns.scales};
 }
 
-// quantized_values() returns the values along rows and along columns, of which
-// an absent one has no elements, and: the largest magnitude, that of the
-// columns, the largest magnitude or nan if x has a nan, and counts of saturated
-// and flushed elements. The values are bfloat16, or float32 if that has not all
-// of them: because of the scales, or, which Meta does not know, of exponents
-// that are too small. Only the latter makes a second pass.
+// quantized_values() returns the values along rows and along columns (no
+// elements if they are not wanted), the largest magnitude, that of the columns,
+// the largest magnitude or nan if x has a nan, and counts of saturated and
+// flushed elements. The values are bfloat16, or float32 if bfloat16 lacks some
+// of them because of the scales, or because exponents are too small. Only the
+// latter makes a second pass, and Meta does not know it.
 FiveTensors quantized_values(
     const Tensor& x, std::int64_t format, std::int64_t scaling, bool rows,
     bool columns, std::int64_t block, bool square,

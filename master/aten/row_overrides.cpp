@@ -344,8 +344,8 @@ bool is_norm(const Tensor& x, c10::SymIntArrayRef sizes,
           weight->scalar_type() == bias->scalar_type());
 }
 
-// norm_of_rows() calls the operator of a norm, which takes rows of one
-// dimension if there is no weight or bias.
+// norm_of_rows() calls the operator of a norm. It takes the dimensions of a row
+// from the weight or bias, so without them they become one.
 Tensor norm_of_rows(const Tensor& x, c10::SymIntArrayRef sizes,
                     const OptionalTensor& weight, const OptionalTensor& bias,
                     double eps, bool with_mean) {
@@ -436,8 +436,7 @@ Tensor embedding_backward(const Tensor& grad, const Tensor& indices,
 }
 
 // swamp::_index_put_sum is index_put(accumulate=True), for the same reason.
-Tensor index_put_sum(const Tensor& x,
-                     const c10::List<OptionalTensor>& indices,
+Tensor index_put_sum(const Tensor& x, const c10::List<OptionalTensor>& indices,
                      const Tensor& values) {
   if (x.is_meta()) return at::empty_like(x);
   // PyTorch's dispatcher leaves the tensors of such a list as they are.

@@ -127,8 +127,8 @@ bool run_in(Machine& machine, SeededCall& call,
 }
 
 // make_isa_machines() makes one that runs the scalar references, and some of
-// each ISA, the last of which is scalar: with little LDM, for pieces of rows
-// and other panels, and then one that takes whole rows and has all hints.
+// each ISA, scalar last: with little LDM, for pieces of rows and other panels,
+// and then one that takes whole rows and has all hints.
 constexpr std::size_t kLittleLdm[] = {64 * 1024, 24 * 1024, 8 * 1024, 3 * 1024};
 constexpr std::size_t kOfIsa = std::size(kLittleLdm) + 1;
 std::vector<std::unique_ptr<Machine>> make_isa_machines() {

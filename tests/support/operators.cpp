@@ -78,7 +78,7 @@ void cross_entropy_rows(SeededCall& c, std::size_t variant) {
   cross_entropy_backward(x, targets, lse, low, gradients, c.over(x), options,
                          c.machine);
   c.next_call();
-  // Of other logits, some of which are above their sum.
+  // Other logits, some above the sum of these.
   cross_entropy_backward(c.matrix(), targets, lse, nullptr, gradients,
                          c.matrix(), options, c.machine);
 }

@@ -226,7 +226,7 @@ def vocabulary(rank, ranks):
             exact = (1 - smoothing) / 12 - (columns == target.unsqueeze(1)).double() * (
                 1 - smoothing)
             check(x.grad, exact, 1e-6, base)
-    # A rank of which all logits are -inf: padding of the vocabulary.
+    # All logits of a rank are -inf: padding of the vocabulary.
     if ranks > 1:
         x = torch.zeros(2, 4)
         if rank > 0:
@@ -240,7 +240,7 @@ COMPARED = {trained: (2, 4), products: (2, 3)}
 
 
 def work(rank, ranks):
-    """All that so many ranks do, because starting them takes longer."""
+    """All that `ranks` ranks do, because starting them takes longer."""
     if ranks != 3:
         vocabulary(rank, ranks)
     return {call.__name__: [call(rank, ranks, dtype) for dtype in DTYPES]

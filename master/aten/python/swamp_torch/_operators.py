@@ -162,12 +162,12 @@ def enable(*, half_precision: bool = False, attention: bool = False,
 
     No difference was found in 1500 other calls: arithmetic, reductions, losses,
     pooling, padding, indexing, random numbers other than normal ones. A size that was
-    not tried may differ, and so may float64 and, but for sums, products, ``polar`` (not its
-    gradient) and ``torch.fft``, complex numbers, of which nothing warns. ``prod`` of a whole tensor, ``put_`` and
-    ``index_put(accumulate=True)``, and the gradients of ``x[index]`` and ``take``,
-    are PyTorch's on one thread, so float32 is added in the order of the indices.
-    ``dot``, ``mv`` and ``addmv`` are one chain of sums
-    for each element.
+    not tried may differ. So may float64 and complex numbers (except in sums, products,
+    ``polar`` without its gradient, and ``torch.fft``), and nothing warns of them.
+    ``prod`` of a whole tensor, ``put_`` and ``index_put(accumulate=True)``, and the
+    gradients of ``x[index]`` and ``take``, are PyTorch's on one thread, so float32 is
+    added in the order of the indices. ``dot``, ``mv`` and ``addmv`` are one chain of
+    sums for each element.
     """
     if unreproducible not in _UNREPRODUCIBLE:
         raise ValueError(f"unreproducible: got {unreproducible!r}, expected one of "

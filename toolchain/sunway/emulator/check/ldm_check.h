@@ -31,8 +31,8 @@ class Shadow {
     kWatched = 2,    // a transfer may read or write it
     kOutside = 4,    // of every variable and block
     kBelow = 8,      // the lowest access to the stack
-    kUnset = 16,     // it came from main memory that nobody wrote,
-    kUnsetPart = 32,  // and of which other parts were written
+    kUnset = 16,     // it came from main memory that nobody wrote
+    kUnsetPart = 32,  // other parts of that block of memory were written
   };
   // A nan in every float format, and no number that programs use often.
   static constexpr std::uint32_t kPoison = 0xfffbfffd;
