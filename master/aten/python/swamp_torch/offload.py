@@ -52,7 +52,9 @@ class _Host(_optimizer._Optimizer):
         return self.owner._check(now, inv_scale)[1]
 
     def _after(self, bucket: Bucket, begin: int, end: int) -> None:
-        self.owner._send(bucket.params, begin, end)
+        for host in bucket.params:
+            with contextlib.suppress(Exception):  # wait() sends them again
+                self.owner._of_host[host].send_weights(begin, end)
 
 
 class _Offloaded(_optimizer._Optimizer):
@@ -341,11 +343,6 @@ class _Offloaded(_optimizer._Optimizer):
                     slot.param.requires_grad or slot.host.grad is not None
                     or slot.param in self.state):
                 slot.take_weights()
-
-    def _send(self, hosts: Iterable[Tensor], begin: int, end: int) -> None:
-        for host in hosts:
-            with contextlib.suppress(Exception):  # wait() sends them again
-                self._of_host[host].send_weights(begin, end)
 
     # ---- State
 
