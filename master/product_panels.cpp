@@ -50,6 +50,14 @@ struct Panels : ProductCall {
   static constexpr std::size_t kSumsBytes = std::size_t{32} << 20;
   static constexpr std::uint32_t kBlockRows = 96;
 
+  // bytes_of_caches() returns how much memory stays in the caches between two
+  // launches: that of many slaves have at least kSlaveBytes each.
+  std::size_t bytes_of_caches(std::size_t least) const {
+    constexpr std::size_t kSlaveBytes = std::size_t{512} << 10;
+    return std::max(least,
+                    static_cast<std::size_t>(machine.slaves()) * kSlaveBytes);
+  }
+
   // blocks_of_caches() returns blocks that fit into the caches of a CPU.
   Blocks blocks_of_caches() const {
     constexpr std::size_t kMostTerms = 4096;
@@ -71,20 +79,28 @@ struct Panels : ProductCall {
     // the result is divided into narrow parts. A slave that packs a few of many
     // neighbours in memory reads their lines in vain.
     const std::size_t least_parts = a.row_step < a.column_step ? 2 : 3;
+    const auto packed_words = [&](std::size_t lanes) {
+      return out.batch * lanes * blocks.terms / term_words;
+    };
     blocks.packs_rows =
         gather == nullptr && terms() != 0 && slaves > kFewSlaves &&
-        out.batch * out.rows * blocks.terms / term_words * sizeof(float) <=
-            kRowsBytes &&
+        packed_words(out.rows) * sizeof(float) <= kRowsBytes &&
         least_parts * block_panels_of(
                           slaves_of(out.batch * out.rows, terms(), out.columns),
                           out.batch * row_grains_of(out.rows), blocks.panels,
                           blocks.panels) <=
             blocks.panels;
+    if (blocks.packs_rows &&
+        out.batch * (out.rows + out.columns) * terms() / term_words *
+                sizeof(float) <=
+            bytes_of_caches(0)) {
+      blocks.terms = terms();
+    }
     std::size_t words = kBlockWords;
     if (blocks.packs_rows && terms() > kBlockWords * term_words) {
-      // Three panels for each slave.
-      words = out.batch * blocks.terms * (out.rows + out.columns) /
-              (3 * kProductLanes * slaves * term_words);
+      // Six panels for each slave, which read the same lines of memory.
+      words = packed_words(out.rows + out.columns) /
+              (6 * kProductLanes * slaves);
     } else if (panels < slaves &&
                out.batch * out.rows * out.columns / slaves < kFewElements) {
       words = terms() * panels / slaves / term_words;
@@ -207,7 +223,8 @@ struct Panels : ProductCall {
     const std::size_t part_terms = blocks.terms;
     const std::size_t panel_bytes = packed_bytes(part_terms, blocks);
     const std::size_t part_panels =
-        std::min(std::max<std::size_t>(1, kPackedBytes / panel_bytes),
+        std::min(std::max<std::size_t>(
+                     1, bytes_of_caches(kPackedBytes) / panel_bytes),
                  panels_of(out.columns));
     const std::size_t part_columns = part_panels * kProductLanes;
     const bool allocates_sums = has_sums(blocks) && partial_sums == nullptr;
@@ -217,7 +234,8 @@ struct Panels : ProductCall {
     const std::size_t row_bytes = panels_of(columns) * kProductLanes * 4;
     if (allocates_sums) {
       part_rows = std::min(
-          part_rows, std::max<std::size_t>(kSumsBytes / row_bytes, kBlockRows));
+          part_rows, std::max<std::size_t>(
+                     bytes_of_caches(kSumsBytes) / row_bytes, kBlockRows));
     }
     if (copies) part_rows = std::min(part_rows, kCopiedRows);
     if (part_columns >= out.columns && terms() == part_terms && !copies) {
