@@ -98,9 +98,9 @@ struct Panels : ProductCall {
     }
     std::size_t words = kBlockWords;
     if (blocks.packs_rows && terms() > kBlockWords * term_words) {
-      // Six panels for each slave, which read the same lines of memory.
+      // Three panels for each slave.
       words = packed_words(out.rows + out.columns) /
-              (6 * kProductLanes * slaves);
+              (3 * kProductLanes * slaves);
     } else if (panels < slaves &&
                out.batch * out.rows * out.columns / slaves < kFewElements) {
       words = terms() * panels / slaves / term_words;
