@@ -113,13 +113,16 @@ struct Panels : ProductCall {
   }
   static constexpr std::size_t kRowsBytes = std::size_t{32} << 20;
 
+  // Fewer rows than those of a tile in registers, so that slaves have nearly as
+  // many; fewer than 4 would take as long as 4.
+  static constexpr std::size_t kGrainRows = 4;
   static std::size_t row_grains_of(std::size_t rows) {
-    return divided(rows, slave::kMaxProductRows);
+    return divided(rows, kGrainRows);
   }
   // packed_rows_bytes() returns the bytes of packed rows of a.
   std::size_t packed_rows_bytes(std::size_t rows, std::size_t part_terms,
                                 const Blocks& blocks) const {
-    return row_grains_of(rows) *
+    return divided(rows, slave::kMaxProductRows) *
            packed_bytes(part_terms, blocks, slave::kMaxProductRows);
   }
   // slaves_of() returns how many slaves compute `rows` rows.
@@ -370,8 +373,7 @@ struct Panels : ProductCall {
          ++parts) {
       const std::size_t block = std::min(divided(panels, parts), most);
       const std::size_t rows =
-          divided(grains * divided(panels, block), slaves) *
-          slave::kMaxProductRows;
+          divided(grains * divided(panels, block), slaves) * kGrainRows;
       const std::size_t time =
           rows * (4 * block + 1) + divided(rows, kBlockRows) * block * 4 * 24;
       // More blocks must be worth more than the model's errors.
@@ -416,7 +418,7 @@ struct Panels : ProductCall {
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(
         operations, 2, now.batches * ((panels - 1) / block_panels + 1), false,
-        {slave::kMaxProductRows, ~std::size_t{0}}, workspace.segments());
+        {kGrainRows, ~std::size_t{0}}, workspace.segments());
     for (std::size_t i = 0; i < now.batches; ++i) {
       const std::byte* const matrix =
           packed + (b.batch_step == 0 ? 0 : i * panels * panel_bytes);
