@@ -79,27 +79,33 @@ struct Panels : ProductCall {
     // the result is divided into narrow parts. A slave that packs a few of many
     // neighbours in memory reads their lines in vain.
     const std::size_t least_parts = a.row_step < a.column_step ? 2 : 3;
-    const auto packed_words = [&](std::size_t lanes) {
-      return out.batch * lanes * blocks.terms / term_words;
+    const auto packed = [&](std::size_t lanes, std::size_t lane_terms) {
+      return out.batch * lanes * lane_terms / term_words * sizeof(float);
     };
+    const bool many = gather == nullptr && slaves > kFewSlaves;
     blocks.packs_rows =
-        gather == nullptr && terms() != 0 && slaves > kFewSlaves &&
-        packed_words(out.rows) * sizeof(float) <= kRowsBytes &&
+        many && terms() != 0 && packed(out.rows, blocks.terms) <= kRowsBytes &&
         least_parts * block_panels_of(
                           slaves_of(out.batch * out.rows, terms(), out.columns),
                           out.batch * row_grains_of(out.rows), blocks.panels,
                           blocks.panels) <=
             blocks.panels;
-    if (blocks.packs_rows &&
-        out.batch * (out.rows + out.columns) * terms() / term_words *
-                sizeof(float) <=
-            bytes_of_caches(0)) {
-      blocks.terms = terms();
+    if (many) {
+      // The terms of several parts, if what is packed stays in the caches.
+      const std::size_t lanes =
+          out.columns + (blocks.packs_rows ? out.rows : 0);
+      const std::size_t step = std::max<std::size_t>(2, scales.terms);
+      const std::size_t most = bytes_of_caches(0) / packed(lanes, step) * step;
+      if (most > blocks.terms) {
+        const std::size_t parts = divided(terms(), most);
+        blocks.terms =
+            std::min(terms(), divided(divided(terms(), parts), step) * step);
+      }
     }
     std::size_t words = kBlockWords;
     if (blocks.packs_rows && terms() > kBlockWords * term_words) {
       // Three panels for each slave.
-      words = packed_words(out.rows + out.columns) /
+      words = packed(out.rows + out.columns, blocks.terms) / sizeof(float) /
               (3 * kProductLanes * slaves);
     } else if (panels < slaves &&
                out.batch * out.rows * out.columns / slaves < kFewElements) {
@@ -225,9 +231,10 @@ struct Panels : ProductCall {
     const bool copies = gather != nullptr && !blocks.gathers;
     const std::size_t part_terms = blocks.terms;
     const std::size_t panel_bytes = packed_bytes(part_terms, blocks);
+    const std::size_t most_packed = bytes_of_caches(kPackedBytes);
+    const std::size_t most_sums = bytes_of_caches(kSumsBytes);
     const std::size_t part_panels =
-        std::min(std::max<std::size_t>(
-                     1, bytes_of_caches(kPackedBytes) / panel_bytes),
+        std::min(std::max<std::size_t>(1, most_packed / panel_bytes),
                  panels_of(out.columns));
     const std::size_t part_columns = part_panels * kProductLanes;
     const bool allocates_sums = has_sums(blocks) && partial_sums == nullptr;
@@ -237,18 +244,17 @@ struct Panels : ProductCall {
     const std::size_t row_bytes = panels_of(columns) * kProductLanes * 4;
     if (allocates_sums) {
       part_rows = std::min(
-          part_rows, std::max<std::size_t>(
-                     bytes_of_caches(kSumsBytes) / row_bytes, kBlockRows));
+          part_rows, std::max<std::size_t>(most_sums / row_bytes, kBlockRows));
     }
     if (copies) part_rows = std::min(part_rows, kCopiedRows);
     if (part_columns >= out.columns && terms() == part_terms && !copies) {
       const std::size_t packed = part_panels * panel_bytes;
-      part_batch = b.batch_step == 0 ? out.batch : kPackedBytes / packed;
+      part_batch = b.batch_step == 0 ? out.batch : most_packed / packed;
       if (allocates_sums) {
         part_batch =
             part_rows < out.rows
                 ? 1
-                : std::min(part_batch, kSumsBytes / (row_bytes * out.rows));
+                : std::min(part_batch, most_sums / (row_bytes * out.rows));
       }
       part_batch = std::clamp<std::size_t>(part_batch, 1, out.batch);
     }
@@ -416,9 +422,9 @@ struct Panels : ProductCall {
     const std::size_t step =
         args.scale_terms == 0 ? 0 : now.term / args.scale_terms;
     Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(
-        operations, 2, now.batches * ((panels - 1) / block_panels + 1), false,
-        {kGrainRows, ~std::size_t{0}}, workspace.segments());
+    RowTable table(operations, 2,
+                   now.batches * ((panels - 1) / block_panels + 1), false,
+                   {kGrainRows, ~std::size_t{0}}, workspace.segments());
     for (std::size_t i = 0; i < now.batches; ++i) {
       const std::byte* const matrix =
           packed + (b.batch_step == 0 ? 0 : i * panels * panel_bytes);
