@@ -64,7 +64,6 @@ struct Panels : ProductCall {
     constexpr std::size_t kBlockWords = 768, kLeastWords = 128;
     // A small result for many slaves: packing b in few panels takes long.
     constexpr std::size_t kFewElements = 16 * 1024;  // for a slave
-    constexpr std::size_t kFewSlaves = 8;  // divide a result into wide parts
     const std::size_t panels = panels_of(out.columns) * out.batch;
     const auto slaves = static_cast<std::size_t>(machine.slaves());
     const std::size_t term_words = pairs ? 2 : 1;
@@ -82,15 +81,13 @@ struct Panels : ProductCall {
     const auto packed = [&](std::size_t lanes, std::size_t lane_terms) {
       return out.batch * lanes * lane_terms / term_words * sizeof(float);
     };
-    const bool many = gather == nullptr && slaves > kFewSlaves;
+    const bool many = gather == nullptr && has_many_slaves();
     blocks.packs_rows =
         many && terms() != 0 && packed(out.rows, blocks.terms) <= kRowsBytes &&
-        least_parts * block_panels_of(
-                          slaves_of(out.batch * out.rows, terms(), out.columns),
-                          out.batch * row_grains_of(out.rows), blocks.panels,
-                          blocks.panels) <=
+        least_parts * block_panels_of(out.batch, out.rows, terms(), out.columns,
+                                      blocks.panels) <=
             blocks.panels;
-    if (many) {
+    if (many && terms() > blocks.terms) {
       // The terms of several parts, if what is packed stays in the caches.
       const std::size_t lanes =
           out.columns + (blocks.packs_rows ? out.rows : 0);
@@ -119,11 +116,16 @@ struct Panels : ProductCall {
   }
   static constexpr std::size_t kRowsBytes = std::size_t{32} << 20;
 
-  // Fewer rows than those of a tile in registers, so that slaves have nearly as
-  // many; fewer than 4 would take as long as 4.
-  static constexpr std::size_t kGrainRows = 4;
-  static std::size_t row_grains_of(std::size_t rows) {
-    return divided(rows, kGrainRows);
+  // Few slaves divide a result into wide parts.
+  bool has_many_slaves() const {
+    constexpr int kFewSlaves = 8;
+    return machine.slaves() > kFewSlaves;
+  }
+  // grain_rows() returns the rows of a grain: of a tile in registers, or fewer,
+  // so that many slaves have nearly as many. A tile of less than 4 rows takes
+  // as long as 4.
+  std::size_t grain_rows() const {
+    return has_many_slaves() ? 4 : slave::kMaxProductRows;
   }
   // packed_rows_bytes() returns the bytes of packed rows of a.
   std::size_t packed_rows_bytes(std::size_t rows, std::size_t part_terms,
@@ -372,16 +374,20 @@ struct Panels : ProductCall {
   // again for each block of panels. Packing a row takes about a quarter of the
   // time that multiplying it with a panel takes, and reading a panel, for each
   // kBlockRows rows, as long as multiplying it with 24 rows.
-  static std::size_t block_panels_of(std::size_t slaves, std::size_t grains,
-                                     std::size_t panels, std::size_t most) {
+  std::size_t block_panels_of(std::size_t batches, std::size_t rows,
+                              std::size_t part_terms, std::size_t columns,
+                              std::size_t most) const {
+    const std::size_t slaves = slaves_of(batches * rows, part_terms, columns);
+    const std::size_t grains = batches * divided(rows, grain_rows());
+    const std::size_t panels = panels_of(columns);
     std::size_t best = 1, least = ~std::size_t{0};
     for (std::size_t parts = 1; parts <= std::min(panels, 2 * slaves);
          ++parts) {
       const std::size_t block = std::min(divided(panels, parts), most);
-      const std::size_t rows =
-          divided(grains * divided(panels, block), slaves) * kGrainRows;
+      const std::size_t count =
+          divided(grains * divided(panels, block), slaves) * grain_rows();
       const std::size_t time =
-          rows * (4 * block + 1) + divided(rows, kBlockRows) * block * 4 * 24;
+          count * (4 * block + 1) + divided(count, kBlockRows) * block * 4 * 24;
       // More blocks must be worth more than the model's errors.
       if (time + time / 32 < least) best = block, least = time;
     }
@@ -395,8 +401,7 @@ struct Panels : ProductCall {
     const std::size_t panel_bytes = packed_bytes(now.terms, most);
     const std::size_t panels = panels_of(now.columns);
     const std::size_t block_panels = block_panels_of(
-        slaves_of(now.batches * now.rows, now.terms, now.columns),
-        now.batches * row_grains_of(now.rows), panels, most.panels);
+        now.batches, now.rows, now.terms, now.columns, most.panels);
     const std::size_t block_columns =
         std::min(block_panels * kProductLanes, now.columns);
     ProductArgs args = common_args();
@@ -424,7 +429,7 @@ struct Panels : ProductCall {
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(operations, 2,
                    now.batches * ((panels - 1) / block_panels + 1), false,
-                   {kGrainRows, ~std::size_t{0}}, workspace.segments());
+                   {grain_rows(), ~std::size_t{0}}, workspace.segments());
     for (std::size_t i = 0; i < now.batches; ++i) {
       const std::byte* const matrix =
           packed + (b.batch_step == 0 ? 0 : i * panels * panel_bytes);
