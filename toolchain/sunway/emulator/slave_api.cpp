@@ -28,6 +28,11 @@ namespace {
 __thread unsigned long last_cycle = 0;
 __thread unsigned long counted_from = 0;  // by penv_slave0_cycle_init()
 
+sunway::SlaveObserver* own_observer() {
+  const Slave* slave = sunway::self();
+  return slave != nullptr ? slave->observer.get() : nullptr;
+}
+
 unsigned long checked_cycle(sunway::Slave& slave) {
   sunway::take_turn(slave);
   ++slave.clock_reads;
@@ -170,13 +175,22 @@ void penv_slave0_cycle_count(unsigned long* cycles) {
   *cycles = athread_stime_cycle() - counted_from;
 }
 
-void flush_slave_cache() {}
-void evict_slave_cache() {}
-void evict_slave_cache_cont(volatile void*, volatile void*) {}
-int set_cache_size(int) { return 0; }
-int set_ptr_uncached(void**) { return 0; }
+void evict_slave_cache_cont(volatile void* begin, volatile void* end) {
+  if (sunway::SlaveObserver* own = own_observer()) own->evicts(begin, end);
+}
+void evict_slave_cache() { evict_slave_cache_cont(nullptr, nullptr); }
+void flush_slave_cache() { evict_slave_cache(); }
+int set_cache_size(int) {
+  if (sunway::SlaveObserver* own = own_observer()) own->not_cached(nullptr);
+  return 0;
+}
+int set_ptr_uncached(void** pointer) {
+  sunway::SlaveObserver* own = own_observer();
+  if (own != nullptr && *pointer != nullptr) own->not_cached(*pointer);
+  return 0;
+}
 int set_ptr_cached(void**) { return 0; }
-long get_slave_cache_size() { return 0; }
+long get_slave_cache_size() { return _cache_size * 1024L; }
 void CRTS_memb() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // simd.h calls this if the address of a vector is not a multiple of its size.

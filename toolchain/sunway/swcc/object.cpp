@@ -182,6 +182,24 @@ std::set<std::string> ElfObject::undefined() const {
   return names;
 }
 
+std::set<std::string> ElfObject::zeros(const std::string& section_name) const {
+  std::set<std::string> names;
+  const View view(image_);
+  view.for_symbols([&](const Elf64_Sym& symbol, const std::string& name) {
+    if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT ||
+        ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL ||
+        symbol.st_shndx >= view.sections()) {
+      return;
+    }
+    const Elf64_Shdr section = view.section(symbol.st_shndx);
+    if (view.section_name(section) != section_name) return;
+    const std::string bytes =
+        image_.substr(section.sh_offset + symbol.st_value, symbol.st_size);
+    if (bytes.find_first_not_of('\0') == std::string::npos) names.insert(name);
+  });
+  return names;
+}
+
 std::set<std::string> ElfObject::code_groups() const {
   std::set<std::string> names;
   const View view(image_);
