@@ -33,14 +33,22 @@ long numbers[2 * kLine] __attribute__((aligned(256)));
 __thread_local long seven = 7;
 
 /* A slave reads the first number, and then one of the same line that it has not
- * read yet and that another slave has put.
+ * read yet and that another slave has put. What it reads between is right: a
+ * store that changes nothing, and its own store after another slave's.
  * RUN cache_line: SWAMP_CHECK_CACHE=1 */
 KERNEL(bug) {
   const int place = kRight ? kLine : kLine - 1;
   long sum = _PEN == 0 ? numbers[0] : 0;
   athread_ssync_array();
   if (_PEN == 1) athread_dma_put(&numbers[place], &seven, sizeof seven);
+  if (_PEN == 2) numbers[1] = 0;
+  if (_PEN == 3) numbers[2] = 5;
   athread_ssync_array();
+  if (_PEN == 0) {
+    numbers[2] = 6;
+    __asm__ volatile("" ::: "memory");
+    sum += numbers[1] + numbers[2] - 6;
+  }
   /* BUG cache_line: stale-read */
   if (_PEN == 0) sum += numbers[place];
   if (sum > 7) part[0] = 0;

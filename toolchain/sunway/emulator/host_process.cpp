@@ -169,7 +169,7 @@ Settings read_environment() {
   all.halt = flag("SWAMP_CHECK_HALT");
   all.main_access = flag("SWAMP_CHECK_MAIN_ACCESS");
   all.cache = flag("SWAMP_CHECK_CACHE");
-  if (all.cache && all.machine != "sw26010pro") {
+  if (all.cache && all.check && all.machine != "sw26010pro") {
     refuse("SWAMP_CHECK_CACHE", "1",
            "SWAMP_MACHINE=sw26010pro: the slaves of " + all.machine +
                " have no data cache");

@@ -54,6 +54,15 @@ std::size_t largest_block(const Slave& slave, const void* frame) {
   return slave.heap.largest((stack_bytes(slave, frame) / kStep + 1) * kStep);
 }
 
+// allocate() returns an offset in the slot, or LdmHeap::kNone.
+std::size_t allocate(Slave& slave, std::size_t bytes, const void* frame,
+                     const void* pc) {
+  const std::size_t stack = stack_bytes(slave, frame);
+  const std::size_t offset = slave.heap.allocate(bytes, stack);
+  if (slave.observer) slave.observer->allocated(offset, bytes, stack, pc);
+  return offset;
+}
+
 void report_misaligned(int bytes, const void* pc) {
   const Slave* slave = sunway::self();
   // On the master such a vector is only slow.
@@ -116,11 +125,8 @@ int athread_get_cgn() { return _CGN; }
 
 void* ldm_malloc(std::size_t bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc");
-  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
-  const std::size_t offset = slave.heap.allocate(bytes, stack);
-  if (slave.observer) {
-    slave.observer->allocated(offset, bytes, stack, SWAMP_SUNWAY_CALLER());
-  }
+  const std::size_t offset =
+      allocate(slave, bytes, __builtin_frame_address(0), SWAMP_SUNWAY_CALLER());
   return offset == sunway::LdmHeap::kNone ? nullptr : slave.slot + offset;
 }
 
@@ -143,14 +149,11 @@ unsigned get_allocatable_size() {
 
 void* ldm_malloc_max(std::size_t* bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc_max");
-  *bytes = largest_block(slave, __builtin_frame_address(0));
-  if (*bytes == 0) return nullptr;
-  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
-  const std::size_t offset = slave.heap.allocate(*bytes, stack);
-  if (slave.observer) {
-    slave.observer->allocated(offset, *bytes, stack, SWAMP_SUNWAY_CALLER());
-  }
-  return slave.slot + offset;
+  const void* frame = __builtin_frame_address(0);
+  *bytes = largest_block(slave, frame);
+  return *bytes == 0 ? nullptr
+                     : slave.slot + allocate(slave, *bytes, frame,
+                                             SWAMP_SUNWAY_CALLER());
 }
 
 void ldm_free_all() {

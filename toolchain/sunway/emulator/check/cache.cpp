@@ -148,10 +148,7 @@ void DataCache::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
   report({"stale-read", pc, &slave_,
           "reads " + describe(first) +
               ", which its data cache may still hold as it was before " +
-              (writer.slave != nullptr
-                   ? "cg " + std::to_string(writer.slave->group) + " slave " +
-                         std::to_string(writer.slave->id)
-                   : "the master") +
+              (writer.slave == nullptr ? "the " : "") + name_of(writer.slave) +
               " changed it: the machine does not keep the caches of slaves "
               "coherent; flush_slave_cache() before, get it by DMA, or make it "
               "__uncached",
