@@ -129,8 +129,9 @@ struct AttentionBackward : Attention {
       return need;
     });
     // As many terms at once as need 64 MiB for a head, and 4 MiB for its packed
-    // mask, and as many heads as need 16 MiB, but 16 grains of queries for each
-    // slave, so that all end at nearly the same time.
+    // mask, and as many heads as need 16 MiB, but 32 grains of queries for each
+    // slave, so that all end at nearly the same time, and spawns and joins take
+    // little time. They need at most 4 MiB for a slave.
     constexpr std::size_t kMostFloats = std::size_t{16} << 20;
     constexpr std::size_t kHeadsFloats = std::size_t{4} << 20;
     constexpr std::size_t kMaskFloats = std::size_t{1} << 20;
@@ -159,7 +160,7 @@ struct AttentionBackward : Attention {
     const auto slaves = static_cast<std::size_t>(machine.slaves());
     const std::size_t heads =
         heads_at_once(std::max(kHeadsFloats / head_floats,
-                               (16 * slaves + part_grains - 1) / part_grains),
+                               (32 * slaves + part_grains - 1) / part_grains),
                       keys.heads);
     PackedMask mask(machine, options.mask, q, k);
     float* const memory =
