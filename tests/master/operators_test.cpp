@@ -132,7 +132,7 @@ bool run_in(Machine& machine, SeededCall& call,
 constexpr std::size_t kLittleLdm[] = {64 * 1024, 24 * 1024, 8 * 1024, 3 * 1024};
 constexpr std::size_t kOfIsa = std::size(kLittleLdm) + 1;
 std::vector<std::unique_ptr<Machine>> make_isa_machines() {
-  static const KernelTable references{"reference", true,
+  static const KernelTable references{"reference", [] { return true; },
                                       slave::reference::reference_rows()};
   std::vector<std::unique_ptr<Machine>> made;
   MachineConfig config;

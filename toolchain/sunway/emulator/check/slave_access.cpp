@@ -46,6 +46,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     if (!in_flight_.empty()) in_flight_.accesses_main(begin, end, false, pc);
     if (check_main(begin, bytes, false, pc) && !is_volatile) {
       check_set(begin, bytes, pc);
+      if (cache_ != nullptr) cache_->read(begin, end, pc);
     }
     end_access();
     return;
@@ -145,6 +146,7 @@ void SlaveCheck::loop_reads(const LoopAccess& read, unsigned long iterations,
   direct_.log_write();
   progress_.read_many(range.begin, iterations);
   check_set(read.first, read.kind & 0xff, pc);
+  if (cache_ != nullptr) cache_->read(range.begin, range.end, pc);
   direct_.read(range.begin, range.end, pc);
 }
 
@@ -201,6 +203,7 @@ void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
   const auto* address = reinterpret_cast<const void*>(begin);
   if (!check_main(begin, end - begin, true, pc)) return;
   if (is_volatile) clock_.release(address);
+  changes_main(begin, end, &slave_, pc);
   in_flight_.accesses_main(begin, end, true, pc);
   args_written(address, end - begin);
   direct_.write(begin, end, pc);

@@ -6,12 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/cache.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
 #include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/emulator/check/inbox.h"
@@ -73,6 +75,10 @@ class SlaveCheck final : public SlaveObserver {
                 std::uint64_t number) override;
   void acquires(Sync kind, const volatile void* object,
                 std::uint64_t number) override;
+  void evicts(const volatile void* begin, const volatile void* end) override;
+  void not_cached(const volatile void* pointer) override {
+    check::not_cached(pointer);
+  }
   void gives_way() override;
   void tried(const volatile void* word, const void* pc) override;
   void atomic(const volatile void* word, std::size_t bytes, bool writes,
@@ -222,6 +228,7 @@ class SlaveCheck final : public SlaveObserver {
   StackCheck stack_;
   Progress progress_;
   DirectLog direct_;
+  const std::unique_ptr<DataCache> cache_;  // nullptr: not checked
   KnownRanges known_ranges_;
   bool send_waits_ = false;  // see Arrival::waits, of the last send
   const std::byte* last_transfer_ = nullptr;  // its side of main memory
