@@ -220,7 +220,6 @@ unsigned long swamp_remote_ldm(unsigned long a, unsigned long b,
   const Rma rma{own, nullptr, 0, own, nullptr, kCall, SWAMP_SUNWAY_CALLER()};
   Slave& other = peer(slave, static_cast<int>(parts[0] >> kSlave), rma);
   sunway::machine().remote_addresses = true;
-  sunway::end_nap(other);  // a store usually follows
   return sunway::address_of(sunway::as_seen_by(other, own));
 }
 int athread_rma_all_barrier() { return athread_rma_barrier(); }
