@@ -443,37 +443,48 @@ std::string compiled(Options& options, const std::string& source,
   return source;
 }
 
+// compile_remote() compiles a rewritten copy of slave code that computes
+// addresses in another slave's LDM, and sets `what` to it.
+void compile_remote(const Options& options, const std::string& source,
+                    const std::string& output, std::string& what) {
+  const bool cplusplus =
+      options.cplusplus || is_cplusplus(named(options, source));
+  const std::string text = what == source
+                               ? preprocessed(options, source, cplusplus, {})
+                               : read_file(what);
+  const std::string remote = with_remote_ldm(text);
+  if (remote == text) return;
+  remove_on_failure(output);
+  if (remote.empty()) {
+    fail(source +
+         ": computes an address in another slave's LDM (1L << 45) in a way "
+         "that is not emulated: write it as address | slave << 20 | 1L << 45, "
+         "or use CRTS_rma_put and CRTS_rma_get");
+  }
+  what = temporary_file(cplusplus ? ".ii" : ".i");
+  write_file(what, remote);
+  Words user = without_dependencies(options.rest);
+  user.push_back("-w");
+  run_or_exit(command(options, flags(options, what), user, what, output));
+}
+
 void compile_one(Options options, const std::string& source,
                  const std::string& output) {
-  const std::string what = compiled(options, source, output);
+  std::string what = compiled(options, source, output);
   const std::string ending = ending_of(options, source);
   if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
+  const bool slave = options.side == Options::Side::slave;
+  if (slave) compile_remote(options, source, output, what);
   weaken_common(output);
-  if (options.side == Options::Side::slave) {
-    const bool cplusplus =
-        options.cplusplus || is_cplusplus(named(options, source));
-    if (addresses_remote_ldm(preprocessed(options, source, cplusplus, {}))) {
-      remove_on_failure(output);
-      fail(
-          source +
-          ": computes an address in another slave's LDM (1L << 45), which is "
-          "not emulated: write CRTS_rma_put(&value, sizeof value, slave, "
-          "&variable, &remote_reply) for a store through it, and "
-          "CRTS_rma_get(&value, sizeof value, slave, &variable, &remote_reply) "
-          "for a load");
-    }
-    if (calls_any(output, {"GOMP_", "omp_"})) {
-      remove_on_failure(output);
-      fail(source +
-           ": OpenMP in slave code (parallel, target, omp_get_thread_num()) is "
-           "not emulated: spawn the loop with athread_spawn, and divide it by "
-           "_PEN");
-    }
-  } else if (is_sanitized(options) || !spawns(output)) {
-    return;
-  }
+  if (!slave && (is_sanitized(options) || !spawns(output))) return;
   // A later make must not link an object that lacks its second copy.
   remove_on_failure(output);
+  if (slave && calls_any(output, {"GOMP_", "omp_"})) {
+    fail(source +
+         ": OpenMP in slave code (parallel, target, omp_get_thread_num()) is "
+         "not emulated: spawn the loop with athread_spawn, and divide it by "
+         "_PEN");
+  }
   add_checked(options, what, output);
   remove_on_failure("");
 }

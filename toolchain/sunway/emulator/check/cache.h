@@ -54,7 +54,7 @@ class DataCache {
   std::array<Line, kWays * kSets> lines_;
 };
 
-inline std::atomic<bool> have_caches{false};
+inline std::atomic<bool> have_caches{false};  // with SWAMP_CHECK_CACHE=1
 
 void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
                 const void* pc);

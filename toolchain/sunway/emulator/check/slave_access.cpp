@@ -33,6 +33,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   resume();  // others may have run in the meantime
   if (is_volatile) last_flag_ = begin;
   if (!slave_.in_ldm(address, 1)) {
+    if (const Slave* owner = remote_owner(begin)) return read_remote(*owner);
     if (is_volatile) {
       read_flag_ = true;
       if (waits) waits_for(begin, end);
@@ -183,6 +184,9 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   resume();
   progress_.wrote(begin);
   if (!slave_.in_ldm(address, 1)) {
+    if (const Slave* owner = remote_owner(begin)) {
+      return write_remote(*owner, begin, bytes, pc);
+    }
     write_main(begin, end, is_volatile, pc);
     return;
   }
@@ -195,6 +199,26 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   if (!is_volatile) inbox_.check_write(begin, end, pc);
   in_flight_.writes_ldm(begin, end, pc);
   heap_access(address, bytes, true, pc);
+  end_access();
+}
+
+void SlaveCheck::read_remote(const Slave& owner) {
+  // What the owner did before is known to a slave that polls its LDM.
+  if (owner.state != SlaveState::without_turn) {
+    check_of(owner)->clock_.release(&owner);
+    clock_.acquire(&owner);
+  }
+  end_access();
+}
+
+void SlaveCheck::write_remote(const Slave& owner, std::uintptr_t begin,
+                              std::size_t bytes, const void* pc) {
+  constexpr const char* kCall = "a store";
+  auto* at = reinterpret_cast<std::byte*>(begin);
+  const auto length = static_cast<long>(bytes);
+  if (reaches(owner, at, length, kCall, pc)) {
+    check_of(owner)->received(at, length, slave_, nullptr, kCall, pc);
+  }
   end_access();
 }
 
