@@ -82,7 +82,9 @@ Words flags(const Options& options, const std::string& source) {
             "-Wno-psabi",
             "-fno-optimize-sibling-calls",
             slave ? "-D__sw_slave__" : "-D__sw_host__"};
-  if (options.unknown) all.push_back("-DSWAMP_SUNWAY_UNCACHED_UNKNOWN");
+  if (options.uncached_unknown) {
+    all.push_back("-DSWAMP_SUNWAY_UNCACHED_UNKNOWN");
+  }
   if (options.simd) all.push_back(slave ? "-D_SIMD_SLAVE" : "-D_SIMD_HOST");
   if (!options.debug) all.push_back("-g1");  // line numbers for reports
   const bool cplusplus =
@@ -402,16 +404,15 @@ std::string rewritten(const Options& options, const std::string& source,
 }
 
 // compiled() compiles the source and returns the file that was compiled: the
-// source, or a rewritten copy if gcc refuses it. It sets options.unknown if gcc
-// refuses the section of __uncached variables.
+// source, or a rewritten copy if gcc refuses it. It sets
+// options.uncached_unknown if gcc refuses the section of __uncached variables.
 std::string compiled(Options& options, const std::string& source,
                      const std::string& output) {
   const std::string ending = ending_of(options, source);
   Words whole =
       command(options, flags(options, source), options.rest, source, output);
   const bool assembly = ending == ".s" || ending == ".S";
-  if ((!has(options.rest, "-c") && !assembly) ||
-      is_fortran(named(options, source))) {
+  if (is_fortran(named(options, source))) {
     run_or_exit(whole);
     return source;
   }
@@ -432,10 +433,15 @@ std::string compiled(Options& options, const std::string& source,
     const auto says = [&](const char* words) {
       return text.find(words) != std::string::npos;
     };
-    if (!options.unknown && (says("section attribute ") ||
-                             says("section of ") || says("section type "))) {
-      options.unknown = true;
+    if (!options.uncached_unknown &&
+        (says("section attribute ") || says("section of ") ||
+         says("section type "))) {
+      options.uncached_unknown = true;
       return compiled(options, source, output);
+    }
+    if (!has(options.rest, "-c")) {
+      std::fputs(text.c_str(), stderr);
+      leave(code);
     }
     return rewritten(options, source, output, text, code);
   }
