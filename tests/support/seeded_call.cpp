@@ -56,19 +56,6 @@ void fill_edge(const Format& format, void* data, std::size_t count,
   }
 }
 
-template <class Bits>
-void make_nan_alike(const Format& format, std::vector<std::byte>& bytes) {
-  const Bits nan = static_cast<Bits>(format.quiet_nan()),
-             magnitude = static_cast<Bits>(format.sign() - 1),
-             lowest = static_cast<Bits>(format.lowest_nan());
-  std::byte* const data = bytes.data();
-  for (std::size_t i = 0; i < bytes.size(); i += sizeof nan) {
-    Bits bits;
-    std::memcpy(&bits, data + i, sizeof bits);
-    if ((bits & magnitude) >= lowest) std::memcpy(data + i, &nan, sizeof nan);
-  }
-}
-
 // Not operator==, which compares std::byte by std::byte.
 bool is_same(const std::byte* data, const std::vector<std::byte>& bytes) {
   return bytes.empty() || std::memcmp(data, bytes.data(), bytes.size()) == 0;
@@ -122,18 +109,12 @@ std::vector<std::byte> SeededCall::result_of(const Array& array) const {
   if (!array.type) return bytes;
   const Format& format = format_of(*array.type);
   if (one_.has_nan_payload() && has_nan_payload(format)) return bytes;
-  switch (format.bytes) {
-    case 1:
-      make_nan_alike<std::uint8_t>(format, bytes);
-      break;
-    case 2:
-      make_nan_alike<std::uint16_t>(format, bytes);
-      break;
-    case 4:
-      make_nan_alike<std::uint32_t>(format, bytes);
-      break;
-    default:
-      make_nan_alike<std::uint64_t>(format, bytes);
+  const std::uint64_t magnitude = format.sign() - 1,
+                      lowest = format.lowest_nan();
+  for (std::size_t i = 0; i < bytes.size() / format.bytes; ++i) {
+    if ((load_bits(format, bytes.data(), i) & magnitude) >= lowest) {
+      store_bits(format, bytes.data(), i, format.quiet_nan());
+    }
   }
   return bytes;
 }
