@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 #include <system_error>
 
 namespace swamp::test {
@@ -18,10 +19,13 @@ class GuardedPages {
   explicit GuardedPages(std::size_t bytes)
       : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
         bytes_((bytes + page_ - 1) / page_ * page_) {
-    if (is_kept() && unused() != nullptr) {
-      begin_ = unused();
-      std::memcpy(&unused(), begin_, sizeof begin_);
-      return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_kept() && unused() != nullptr) {
+        begin_ = unused();
+        std::memcpy(&unused(), begin_, sizeof begin_);
+        return;
+      }
     }
     void* all = mmap(nullptr, bytes_ + 2 * page_, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,6 +40,7 @@ class GuardedPages {
       munmap(begin_ - page_, bytes_ + 2 * page_);
       return;
     }
+    const std::lock_guard lock(mutex_);
     std::memcpy(begin_, &unused(), sizeof begin_);
     unused() = begin_;
   }
@@ -55,15 +60,16 @@ class GuardedPages {
  private:
   // Few pages stay mapped for the next ones: the system takes longer to map
   // them than most calls of a test to read them. Each begins with the address
-  // of the next of as many pages.
+  // of the next of as many pages. The mutex is for those that are not in use.
   static constexpr std::size_t kMostKept = 16;
   bool is_kept() const {
     return bytes_ != 0 && bytes_ <= kMostKept * page_ && !is_read_only_;
   }
   std::byte*& unused() const {
-    static thread_local std::byte* first[kMostKept + 1];
+    static std::byte* first[kMostKept + 1];
     return first[bytes_ / page_];
   }
+  static inline std::mutex mutex_;
 
   void protect(int protection) {
     if (mprotect(begin_, bytes_, protection) != 0) {
