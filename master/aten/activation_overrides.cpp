@@ -29,7 +29,7 @@
 #include <ATen/ops/silu_cpu_dispatch.h>
 #include <ATen/ops/softplus_backward_cpu_dispatch.h>
 #include <ATen/ops/softplus_cpu_dispatch.h>
-#include <ATen/ops/sqrt_cpu_dispatch.h>
+#include <ATen/ops/sqrt.h>
 #include <ATen/ops/tanh_backward_cpu_dispatch.h>
 #include <ATen/ops/tanh_cpu_dispatch.h>
 
@@ -194,35 +194,34 @@ struct Power {
       }
     } else if (number == -0.5f && is_half(x.scalar_type())) {
       return ActivationOptions{Activation::rsqrt};
-    } else if (number == -0.5f || !is_reproducible() ||
-               (number == 0.5f && is_half(x.scalar_type()))) {
+    } else if (number == -0.5f || !is_reproducible()) {
       return {};
     }
     return ActivationOptions{Activation::pow, number};
   }
 };
 struct AnyPower : Overrides<Power, const at::Scalar&> {
-  // Returns whether x^0.5 is PyTorch's sqrt(), whose results of 16 bits are
-  // those of float32, rounded, on every CPU.
+  // Returns whether x^0.5 is at::sqrt(), which is rounded correctly on every
+  // CPU: of 16 bits PyTorch's, otherwise swamp's.
   static bool is_root(const Tensor& x, const at::Scalar& exponent) {
-    return fits_float(exponent) && exponent.to<float>() == 0.5f &&
-           is_switched(x.scalar_type()) &&
-           (x.scalar_type() == at::kHalf ||
-            (x.scalar_type() == at::kBFloat16 && is_reproducible()));
+    const at::ScalarType type = x.scalar_type();
+    return !exponent.isComplex() && exponent.toDouble() == 0.5 &&
+           (type == at::kHalf ? is_switched(type)
+                              : is_reproducible() && at::isFloatingType(type));
   }
   template <Tensor (*kStock)(const Tensor&, const at::Scalar&)>
   static Tensor value(const Tensor& x, const at::Scalar& exponent) {
-    return is_root(x, exponent) ? at::cpu::sqrt(x)
+    return is_root(x, exponent) ? at::sqrt(x)
                                 : Overrides::value<kStock>(x, exponent);
   }
   template <Tensor& (*kStock)(Tensor&, const at::Scalar&)>
   static Tensor& in_place(Tensor& x, const at::Scalar& exponent) {
-    return is_root(x, exponent) ? at::cpu::sqrt_(x)
+    return is_root(x, exponent) ? at::sqrt_(x)
                                 : Overrides::in_place<kStock>(x, exponent);
   }
   template <Tensor& (*kStock)(const Tensor&, const at::Scalar&, Tensor&)>
   static Tensor& out(const Tensor& x, const at::Scalar& exponent, Tensor& out) {
-    return is_root(x, exponent) ? at::cpu::sqrt_outf(x, out)
+    return is_root(x, exponent) ? at::sqrt_outf(x, out)
                                 : Overrides::out<kStock>(x, exponent, out);
   }
 };

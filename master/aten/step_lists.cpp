@@ -7,6 +7,7 @@
 #include <c10/core/Scalar.h>
 #include <torch/custom_class.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -206,13 +207,25 @@ class StepListsObject final : public torch::CustomClassHolder {
     bucket.rule = adam;
   }
 
-  // step() takes a step with bucket `index`, and counts it in its steps.
+  // step() takes a step with bucket `index`, and counts it in its steps. If
+  // `end` is not negative, only the elements from `begin`, a multiple of
+  // kMomentBlock, to `end` of the bucket's only parameter are stepped, whose
+  // tensors must be contiguous; the step is counted with the last element.
   void step(std::int64_t index, const at::Tensor& inv_scale,
-            const std::optional<at::Tensor>& grad_norm) {
+            const std::optional<at::Tensor>& grad_norm, std::int64_t begin,
+            std::int64_t end) {
     Bucket& bucket = at(index);
+    TORCH_CHECK(end < 0 || (bucket.params.size() == 1 && begin >= 0 &&
+                            begin % kMomentBlock == 0 && begin < end &&
+                            end <= bucket.params[0].numel()),
+                "begin, end: got ", begin, " and ", end,
+                ", expected a range of the elements of one parameter, from a "
+                "multiple of ",
+                kMomentBlock);
     const auto* sgd = std::get_if<SgdStep>(&bucket.rule);
     if (sgd != nullptr) {
-      take(bucket, sgd_lists(sgd->momentum != 0), inv_scale, grad_norm);
+      take(bucket, sgd_lists(sgd->momentum != 0), inv_scale, grad_norm, begin,
+           end);
       return;
     }
     const Tensors& steps = bucket.steps;
@@ -222,7 +235,8 @@ class StepListsObject final : public torch::CustomClassHolder {
     take(bucket,
          bucket.storage.compact ? compact_adam_lists(bucket.storage)
                                 : adam_lists(adam.amsgrad),
-         inv_scale, grad_norm);
+         inv_scale, grad_norm, begin, end);
+    if (end >= 0 && end < bucket.params[0].numel()) return;
     constexpr std::size_t kTogether = 16;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       prefetch_step(steps, i);
@@ -291,7 +305,8 @@ class StepListsObject final : public torch::CustomClassHolder {
   }
 
   static void take(Bucket& bucket, StepLists lists, const at::Tensor& inv_scale,
-                   const std::optional<at::Tensor>& grad_norm) {
+                   const std::optional<at::Tensor>& grad_norm,
+                   std::int64_t begin, std::int64_t end) {
     require_scalars({{inv_scale, "inv_scale"}});
     const at::Tensor norm = grad_norm.value_or(at::Tensor());
     if (norm.defined()) {
@@ -313,6 +328,27 @@ class StepListsObject final : public torch::CustomClassHolder {
     if (bucket.storage.compact) {
       lists.ids = bucket.ids.data();
       lists.first_elements = bucket.first_elements.data();
+    }
+    std::array<at::Tensor, kStepListCount> ranges;
+    std::uint64_t first_element = 0;
+    if (end >= 0) {
+      require_step_lists(lists);  // slice() takes what there is
+      for (std::size_t l = 0; l < kStepListCount; ++l) {
+        if (lists.all[l].empty()) continue;
+        const bool absmax = bucket.storage.is_8_bit && l == kStepAbsmax;
+        const auto place = [&](std::int64_t element) {
+          constexpr std::int64_t kBlock = kMomentBlock;
+          return absmax ? 2 * ((element + kBlock - 1) / kBlock) : element;
+        };
+        ranges[l] =
+            lists.all[l][0].view({-1}).slice(0, place(begin), place(end));
+        lists.all[l] = ranges[l];
+      }
+      if (bucket.storage.compact) {
+        first_element =
+            bucket.first_elements[0] + static_cast<std::uint64_t>(begin);
+        lists.first_elements = &first_element;
+      }
     }
     {
       // Copies to tensors that the kernels cannot write are counted below.

@@ -35,7 +35,8 @@ class LateCopies(Copies):
         self.delay = delay
         self.deadly = 0.0  # how probable it is that the thread ends at a copy
         self.alive = False
-        self.last = {}  # events, by the address of memory on the CPU
+        # Of memory on the CPU, by its address: the ranges of copies, and their events.
+        self.under_way = {}
         self.revive()
 
     def revive(self):
@@ -49,18 +50,21 @@ class LateCopies(Copies):
 
     def host_like(self, tensor):
         result = super().host_like(tensor)
-        self.last[result.data_ptr()] = None
+        self.under_way[result.data_ptr()] = []
         return result
 
     def start(self, destination, source):
-        hosts = self.last.keys() & {destination.data_ptr(), source.data_ptr()}
-        for event in filter(None, map(self.last.get, hosts)):
-            if not (event.finished or event.failed):
+        event = Event()
+        for tensor in (destination, source):
+            begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+            copies = self.under_way.get(tensor.untyped_storage().data_ptr(), [])
+            copies[:] = [one for one in copies if not (one[2].finished or one[2].failed)]
+            if any(b < end and begin < e for b, e, _ in copies):
                 raise Early("the CPU did not wait for the last copy of this memory")
+            copies.append((begin, end, event))
         torch.autograd.graph.increment_version(destination)
         destination.data.fill_(float("nan"))
-        event = self.queue.add(destination, source)
-        self.last.update(dict.fromkeys(hosts, event))
+        self.queue.add(destination, source, event)
         return event
 
     def before_use(self, event):
@@ -81,14 +85,13 @@ class Queue:
         self.changed = threading.Condition()
         threading.Thread(target=self.run, daemon=True).start()
 
-    def add(self, destination, source):
-        event = Event()
+    def add(self, destination, source, event):
         with self.changed:
-            if not self.copies.alive:
+            event.failed = not self.copies.alive
+            if event.failed:
                 raise RuntimeError("copies: got a thread that has ended")
             self.items.append((destination, source, event))
             self.changed.notify()
-        return event
 
     def kill(self):
         with self.changed:

@@ -154,6 +154,8 @@ COMPOSED = {
                 lambda x, y: x + x * y * THIRD),
     "addcmul 1": (lambda x, y: torch.addcmul(x, x, y), lambda x, y: x + x * y),
     "sqrt": (lambda x, y: x.abs().sqrt(), lambda x, y: x.abs().double().sqrt().to(x.dtype)),
+    "pow 0.5": (lambda x, y: torch.where(x > 0, x, -0.0) ** 0.5,
+                lambda x, y: torch.where(x > 0, x, -0.0).double().sqrt().to(x.dtype)),
     "lerp": (lambda x, y: x.lerp(y, 0.3), lambda x, y: x + (y - x) * THIRD),
     "lerp far": (lambda x, y: x.lerp(y, 0.7), lambda x, y: far(x, y, MOST)),
     "lerp tensor": (lambda x, y: x.lerp(y, y), lambda x, y: torch.where(
@@ -188,9 +190,9 @@ def composed_results():
                 x, y = pair(dtype)
                 result = call(x, y)
                 found.append(result)
-                # The gradient of sqrt() is nan at 0, of any sign, and that of polar()
+                # The gradients of roots are nan at 0, of any sign, and that of polar()
                 # has PyTorch's bits.
-                if name not in ("sqrt", "polar"):
+                if name not in ("sqrt", "pow 0.5", "polar"):
                     found += torch.autograd.grad(result, (x, y), result.detach(),
                                                  allow_unused=True)
     return found

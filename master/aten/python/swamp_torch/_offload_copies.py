@@ -89,8 +89,8 @@ class Slot:
         self.source: Tuple[Any, int] = (lambda: None), 0  # what it is a copy of
         self.arriving: Any = None  # the event of that copy
         self.chunk: Optional[Chunk] = None
-        self.leaving: Any = None  # the event of the copy of the weights
-        self.lost = False  # whether that copy failed
+        self.leaving: List[Any] = []  # events of the copies of the weights' ranges
+        self.lost = False  # whether one of these copies failed
         # Of the parameter since then. Before, weights are taken in each step, because
         # a broadcast of initial weights leaves no mark.
         self.mark: Optional[Tuple[int, int]] = None
@@ -99,23 +99,32 @@ class Slot:
         """Copies the weights to the host parameter."""
         self.host.detach().copy_(self.param.detach())
 
-    def send_weights(self) -> None:
-        """Starts the copy of the weights to the parameter."""
-        self.lost = True
+    def send_weights(self, begin: int = 0, end: int = -1) -> None:
+        """Starts the copy of the weights to the parameter: of all, or of the elements
+        from `begin` to `end`, the next range after the last one."""
+        param, host = self.param.detach(), self.host.detach()
+        if begin == 0:
+            self.leaving, self.lost = [], False
         try:
-            self.leaving = self.copies.start(self.param.detach(), self.host.detach())
-            self.lost = False
+            if end >= 0:
+                param, host = param.view(-1)[begin:end], host.view(-1)[begin:end]
+            self.leaving.append(self.copies.start(param, host))
+        except BaseException:
+            self.lost = True
+            raise
         finally:
             self.mark = mark_of(self.param)
 
     def wait(self, wait: Callable[[Any], None]) -> None:
         """Waits for the weights on their way; copies them again if that failed."""
         if self.lost:
+            for event in self.leaving:
+                with contextlib.suppress(Exception):
+                    self.copies.finish(event)
             self.send_weights()
-        if self.leaving is None:
-            return
-        self.lost = True
-        wait(self.leaving)
+        self.lost = bool(self.leaving)
+        for event in self.leaving:
+            wait(event)
         self.lost = False
 
     def is_copied(self, grad: Tensor) -> bool:

@@ -52,7 +52,7 @@ class _Optimizer(torch.optim.Optimizer):
     process_group: Optional[Any] = None
     unscale_grads: bool = False
     _collected: Optional[Collected] = None
-    _bucket_elements = 0  # of the parameters of one call, about; 0: any number
+    _bucket_elements = 0  # of one call, about; 0: any number
     _told = False  # of parameters that something else wrote
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[Any]:
@@ -160,8 +160,8 @@ class _Optimizer(torch.optim.Optimizer):
     def _norm_of(self, now: Collected, inv_scale: Tensor) -> Tensor:
         return now.grad_norm(inv_scale, self.process_group)
 
-    def _after(self, bucket: Bucket) -> None:
-        """Called after the step of each bucket."""
+    def _after(self, bucket: Bucket, begin: int, end: int) -> None:
+        """Called after the step of each of a bucket's ranges()."""
 
     def _step(self, scale: Optional[Tensor]) -> None:
         now = self._collect()
@@ -184,9 +184,10 @@ class _Optimizer(torch.optim.Optimizer):
             if numbers != bucket.numbers:
                 now.lists.set_options(index, self._rule, numbers)
                 bucket.numbers = numbers
-            now.lists.step(index, inv_scale, self.grad_norm)
-            bucket.store_fresh()
-            self._after(bucket)
+            for begin, end in bucket.ranges(self._bucket_elements):
+                now.lists.step(index, inv_scale, self.grad_norm, begin, end)
+                bucket.store_fresh()
+                self._after(bucket, begin, end)
         if self.unscale_grads and scale is not None:
             now.unscale_grads(inv_scale)
         now.release()

@@ -17,6 +17,9 @@ from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
                                 check_storage, is_written)
 
 STEP = "step"
+# Elements of a range of a large parameter, over the limit of a bucket: more make the
+# last copy longer, fewer the step.
+_RANGE = 4
 
 State = Dict[Tensor, Dict[str, Any]]
 Group = Dict[str, Any]
@@ -79,6 +82,18 @@ class Bucket:
         for name, tensors in zip(self.names, self._new):
             for state, tensor in zip(self.states, tensors):
                 state[name] = tensor
+
+    def ranges(self, limit: int) -> List[Tuple[int, int]]:
+        """The elements that are stepped by one call: a range of one large parameter,
+        otherwise all, (0, -1)."""
+        part = _RANGE * limit  # whole blocks of 8-bit moments
+        if len(self.params) != 1 or not 0 < 2 * part <= self.elements:
+            return [(0, -1)]
+        used = [self.params, [self.params[0].grad], *self.fields.values(), *self._new]
+        if not all(tensor.is_contiguous() for tensor, in used):
+            return [(0, -1)]
+        return [(begin, min(begin + part, self.elements))
+                for begin in range(0, self.elements, part)]
 
     def is_current(self) -> bool:
         """Whether the states hold the tensors that were collected."""
@@ -153,7 +168,8 @@ class Collected:
             names_of: the names of the tensors in the state of a group.
             counts: whether a state has a step count.
             before: the object that this one replaces.
-            limit: if not 0, a bucket of as many elements is not enlarged.
+            limit: if not 0, a bucket of as many elements is not enlarged, and a
+                parameter with ranges has a bucket of its own.
         """
         self.lists = torch.classes.swamp.StepLists()
         self.buckets: List[Bucket] = []
@@ -245,7 +261,8 @@ class Collected:
                     fresh = fresh or state.get(name) is None
             key = float(fresh if step is None else step), single, kind
             same = buckets.setdefault(key, [])
-            if not same or 0 < limit <= same[-1].elements:
+            if not same or 0 < limit <= max(same[-1].elements,
+                                            param.numel() // (2 * _RANGE)):
                 same.append(Bucket(group, names, fresh, rule, kind))
             bucket = same[-1]
             bucket.params.append(param)

@@ -2,8 +2,9 @@
 
 Gradients are copied to pinned memory as backward makes them, and are checked and their
 squares added by a thread while backward goes on. A step waits for the last of them, then
-steps one bucket after another; the weights of a bucket start back while the next one is
-stepped. What the GPU computes next waits for the weights that it uses.
+steps one bucket after another, a large parameter in several ranges; the weights of one
+start back while the next one is stepped. What the GPU computes next waits for the weights
+that it uses.
 
     optimizer = swamp_torch.offload.AdamW(model.parameters(), lr=1e-4, max_norm=1.0,
                                           module=model)
@@ -50,8 +51,10 @@ class _Host(_optimizer._Optimizer):
     def _norm_of(self, now: Collected, inv_scale: Tensor) -> Tensor:
         return self.owner._check(now, inv_scale)[1]
 
-    def _after(self, bucket: Bucket) -> None:
-        self.owner._send(bucket.params)
+    def _after(self, bucket: Bucket, begin: int, end: int) -> None:
+        for host in bucket.params:
+            with contextlib.suppress(Exception):  # wait() sends them again
+                self.owner._of_host[host].send_weights(begin, end)
 
 
 class _Offloaded(_optimizer._Optimizer):
@@ -340,11 +343,6 @@ class _Offloaded(_optimizer._Optimizer):
                     slot.param.requires_grad or slot.host.grad is not None
                     or slot.param in self.state):
                 slot.take_weights()
-
-    def _send(self, hosts: Iterable[Tensor]) -> None:
-        for host in hosts:
-            with contextlib.suppress(Exception):  # wait() sends them again
-                self._of_host[host].send_weights()
 
     # ---- State
 
