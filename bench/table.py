@@ -20,7 +20,8 @@ MIB = 1 << 20
 NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 # The families in the order of the tables: the first part of a case's name, and
-# what its cases are compared with.
+# what its cases are compared with. Other operators of rows follow.
+OF_ROWS = "rows; roofline: the fastest loop of the same bytes"
 FAMILIES = {
     "unscale": "the operator on one tensor; roofline: the fastest in-place loop",
     "check": "inv_scale 1, which only reads; roofline: the fastest reading loop",
@@ -31,14 +32,12 @@ FAMILIES = {
     "lerp": "moving averages; roofline: the fastest loop over as many arrays",
     "zero": "zeros; roofline: the fastest loop over as many arrays",
     "step": "optimizer steps; roofline: the fastest loop over as many arrays",
-    "softmax": "roofline: the fastest loop of the same bytes, as for all rows",
     "cross_entropy": "rows of 50304 classes; backward in place",
-    "layer_norm": "rows of 1024 columns",
-    "rms_norm": "rows of 1024 columns",
     "activation": "float32 computed in double; swiglu: two inputs",
     "moe": "rows of 1024 columns, in the order of a permutation",
     "residual_add": "16-bit or float32 and a bias into float32",
     "product": "roofline: as many float32 multiply-adds in registers",
+    "depthwise": "convolutions; roofline as for products",
     "generate": "one row times a matrix of 4096 columns; one query, 8 heads of 64",
     "transfer": "transfer modes, unscale float32, compared with view",
     "checker": "transfer mode check compared with copy",
@@ -195,7 +194,9 @@ def print_tables(report, aims):
     print(f"{context['cpu']}, {context['machine']}; swamp {context['version']}")
     print(columns("", "size", "thr", "measured", "against", "ratio",
                   "aim" if aims else ""))
-    for family, what in FAMILIES.items():
+    for family in dict.fromkeys([*FAMILIES, *(name.split("/")[0] for name in cases)]):
+        if family == "roofline":
+            continue
         # A case that others are compared with has no row itself.
         rows = [row(case, others.get(case), context, aims)
                 for case in cases.values()
@@ -203,7 +204,7 @@ def print_tables(report, aims):
                 and others.get(case) is not case
                 and (case in others or case not in others.values())]
         if rows:
-            print(f"{family}: {what}", *rows, sep="\n")
+            print(f"{family}: {FAMILIES.get(family, OF_ROWS)}", *rows, sep="\n")
     spread = statistics.median(case.spread for case in cases.values())
     if spread > 1.25:
         print(f"This machine is busy: half of the repetitions took {spread:.1f} "

@@ -153,8 +153,9 @@ struct AttentionForward : Attention {
             return a.needed_bytes < b.needed_bytes;
           });
     });
-    // As many heads at once as need 16 MiB of float32 memory, but at least 16
-    // panels for each slave, so that all end at nearly the same time.
+    // As many heads at once as need 16 MiB of float32 memory, but at least 32
+    // panels for each slave, so that all end at nearly the same time, and
+    // spawns and joins take little time.
     const std::size_t mask_floats =
         options.mask.data == nullptr ? 0 : k.rows * args.lanes;
     const std::size_t head_floats =
@@ -165,7 +166,7 @@ struct AttentionForward : Attention {
     const std::size_t enough =
         shares_keys
             ? 1
-            : (16 * slaves + queries.per_head() - 1) / queries.per_head();
+            : (32 * slaves + queries.per_head() - 1) / queries.per_head();
     const std::size_t heads =
         heads_at_once(std::max(kMostFloats / head_floats, enough), count);
     PackedMask mask(machine, options.mask, q, k);
@@ -203,12 +204,18 @@ struct AttentionForward : Attention {
     float* const empty = packed + count * packed_floats;
     std::fill(empty, empty + state_floats, 0.0f);
     const PanelOperations pack = pack_operations(q, panels);
-    RowTable rows = pack.table(count, workspace.segments());
-    for (std::size_t i = 0; i < count; ++i) {
-      rows.add(1,
-               {row(q, first_row + panels.flat_row(i)),
-                packed + i * packed_floats, nullptr},
-               panels.is_last(i));
+    RowTable rows = pack.table(2 * heads, workspace.segments());
+    const std::size_t whole = q.rows / panels.lanes;  // panels of a head
+    for (std::size_t head = 0; head < heads; ++head) {
+      const auto add = [&](std::size_t i, std::size_t units) {
+        i += head * panels.per_head();
+        rows.add(units,
+                 {row(q, first_row + panels.flat_row(i)),
+                  packed + i * packed_floats, nullptr},
+                 panels.is_last(i));
+      };
+      if (whole != 0) add(0, whole);
+      if (whole != panels.per_head()) add(whole, 1);
     }
     workspace.run(machine, rows.list());
 

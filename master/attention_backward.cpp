@@ -130,7 +130,9 @@ struct AttentionBackward : Attention {
     });
     // As many terms at once as need 64 MiB for a head, and 4 MiB for its packed
     // mask, and as many heads as need 16 MiB, but 16 grains of queries for each
-    // slave, so that all end at nearly the same time.
+    // slave, so that all end at nearly the same time. With 32, many slaves,
+    // whose spawns and joins take long, have fewer of them, but need about 4
+    // MiB each with heads of 64 columns.
     constexpr std::size_t kMostFloats = std::size_t{16} << 20;
     constexpr std::size_t kHeadsFloats = std::size_t{4} << 20;
     constexpr std::size_t kMaskFloats = std::size_t{1} << 20;
@@ -157,9 +159,10 @@ struct AttentionBackward : Attention {
     }
     const std::size_t part_grains = std::max<std::size_t>(1, grains / parts);
     const auto slaves = static_cast<std::size_t>(machine.slaves());
+    const std::size_t enough = slaves * (slaves < 64 ? 16 : 32);
     const std::size_t heads =
         heads_at_once(std::max(kHeadsFloats / head_floats,
-                               (16 * slaves + part_grains - 1) / part_grains),
+                               (enough + part_grains - 1) / part_grains),
                       keys.heads);
     PackedMask mask(machine, options.mask, q, k);
     float* const memory =

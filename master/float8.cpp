@@ -6,11 +6,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "master/float8.h"
 #include "master/row_launch.h"
 #include "master/text.h"
+#include "runtime/fork_cancel.h"
 
 namespace swamp {
 
@@ -299,17 +301,18 @@ slave::DequantizeArgs decoding_args(const FloatFormat& format) {
 }
 
 const std::array<float, 256>& code_values(const FloatFormat& format) {
-  static const auto tables = [] {
-    std::array<std::array<float, 256>, kScalarTypeCount> all{};
+  using Tables = std::array<std::array<float, 256>, kScalarTypeCount>;
+  static runtime::MadeOnce<const Tables> tables;
+  return tables.get([] {
+    auto all = std::make_unique<Tables>();
     for (const FloatFormat& one : kFloatFormats) {
       if ((code_types(false) >> one.type & 1u) == 0) continue;
       for (unsigned code = 0; code < 256; ++code) {
-        all[one.type][code] = value_of(one, code);
+        (*all)[one.type][code] = value_of(one, code);
       }
     }
-    return all;
-  }();
-  return tables[format.type];
+    return all.release();
+  })[format.type];
 }
 
 }  // namespace master

@@ -18,30 +18,43 @@ namespace {
 
 thread_local Workspace* workspace_of_this_thread = nullptr;
 
-// make_key() returns the POSIX key that deletes a thread's workspace. Its
+// WorkspaceKey is the POSIX key that deletes a thread's workspace. The key's
 // destructor runs after those of all thread-locals, and not at the end of the
 // process: the destructors of the caller's own thread-locals and statics may
 // still call swamp.
-pthread_key_t make_key() {
-  pthread_key_t key;
-  const int error = pthread_key_create(&key, [](void* workspace) {
-    delete static_cast<Workspace*>(workspace);
-    workspace_of_this_thread = nullptr;
-  });
-  if (error == 0) return key;
-  throw Error(SWAMP_OUT_OF_MEMORY,
-              "pthread_key_create: got error " + std::to_string(error) +
-                  ", expected a key that other libraries have not used up");
-}
+class WorkspaceKey {
+ public:
+  WorkspaceKey() {
+    const int error = pthread_key_create(&key_, [](void* workspace) {
+      delete static_cast<Workspace*>(workspace);
+      workspace_of_this_thread = nullptr;
+    });
+    if (error == 0) return;
+    throw Error(SWAMP_OUT_OF_MEMORY,
+                "pthread_key_create: got error " + std::to_string(error) +
+                    ", expected a key that other libraries have not used up");
+  }
+  ~WorkspaceKey() { pthread_key_delete(key_); }
+  WorkspaceKey(const WorkspaceKey&) = delete;
+  WorkspaceKey& operator=(const WorkspaceKey&) = delete;
+
+  // Throws std::bad_alloc.
+  void keep(std::unique_ptr<Workspace> workspace) const {
+    if (pthread_setspecific(key_, workspace.get()) != 0) throw std::bad_alloc();
+    workspace_of_this_thread = workspace.release();
+  }
+
+ private:
+  pthread_key_t key_;
+};
 
 }  // namespace
 
 Workspace& Workspace::of_this_thread() {
   if (workspace_of_this_thread == nullptr) {
-    static const pthread_key_t key = make_key();  // tried again if it throws
-    auto workspace = std::make_unique<Workspace>();
-    if (pthread_setspecific(key, workspace.get()) != 0) throw std::bad_alloc();
-    workspace_of_this_thread = workspace.release();
+    static runtime::MadeOnce<WorkspaceKey> key;
+    key.get([] { return new WorkspaceKey; })
+        .keep(std::make_unique<Workspace>());
   }
   return *workspace_of_this_thread;
 }

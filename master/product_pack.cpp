@@ -76,6 +76,7 @@ void pack_panels(Machine::Impl& machine, const PackedLanes* sides,
   // terms. A segment is all panels of the same terms: panels that the same
   // slave packs share lines of memory if the lanes are neighbours.
   constexpr std::size_t kOperations = 4;
+  constexpr std::size_t kTermLanes = 16;
   const std::size_t blocks = terms == 0 ? 1 : (terms - 1) / block_terms + 1;
   ProductPackArgs args[2 * kOperations];
   Operation operations[2 * kOperations];
@@ -92,6 +93,9 @@ void pack_panels(Machine::Impl& machine, const PackedLanes* sides,
     operations[i] = pack_operation(args[i], side.x);
     Operand& panel = operations[i].operands[slave::ProductPackOperand::panel];
     panel.unit_step = packed_bytes(side);
+    // A term takes the time of kTermLanes lanes, and that of its lanes.
+    operations[i].traffic_bytes =
+        args[i].terms * (args[i].lanes + kTermLanes) * 4;
     segments += i % kOperations < 2 ? side.batch * blocks : 0;
   }
   Workspace& workspace = Workspace::of_this_thread();

@@ -50,13 +50,20 @@ struct Panels : ProductCall {
   static constexpr std::size_t kSumsBytes = std::size_t{32} << 20;
   static constexpr std::uint32_t kBlockRows = 96;
 
+  // bytes_of_caches() returns how much memory stays in the caches between two
+  // launches: that of many slaves have at least kSlaveBytes each.
+  std::size_t bytes_of_caches(std::size_t least) const {
+    constexpr std::size_t kSlaveBytes = std::size_t{512} << 10;
+    return std::max(least,
+                    static_cast<std::size_t>(machine.slaves()) * kSlaveBytes);
+  }
+
   // blocks_of_caches() returns blocks that fit into the caches of a CPU.
   Blocks blocks_of_caches() const {
     constexpr std::size_t kMostTerms = 4096;
     constexpr std::size_t kBlockWords = 768, kLeastWords = 128;
     // A small result for many slaves: packing b in few panels takes long.
     constexpr std::size_t kFewElements = 16 * 1024;  // for a slave
-    constexpr std::size_t kFewSlaves = 8;  // divide a result into wide parts
     const std::size_t panels = panels_of(out.columns) * out.batch;
     const auto slaves = static_cast<std::size_t>(machine.slaves());
     const std::size_t term_words = pairs ? 2 : 1;
@@ -71,20 +78,32 @@ struct Panels : ProductCall {
     // the result is divided into narrow parts. A slave that packs a few of many
     // neighbours in memory reads their lines in vain.
     const std::size_t least_parts = a.row_step < a.column_step ? 2 : 3;
+    const auto packed = [&](std::size_t lanes, std::size_t lane_terms) {
+      return out.batch * lanes * lane_terms / term_words * sizeof(float);
+    };
+    const bool many = gather == nullptr && has_many_slaves();
     blocks.packs_rows =
-        gather == nullptr && terms() != 0 && slaves > kFewSlaves &&
-        out.batch * out.rows * blocks.terms / term_words * sizeof(float) <=
-            kRowsBytes &&
-        least_parts * block_panels_of(
-                          slaves_of(out.batch * out.rows, terms(), out.columns),
-                          out.batch * row_grains_of(out.rows), blocks.panels,
-                          blocks.panels) <=
+        many && terms() != 0 && packed(out.rows, blocks.terms) <= kRowsBytes &&
+        least_parts * block_panels_of(out.batch, out.rows, terms(), out.columns,
+                                      blocks.panels) <=
             blocks.panels;
+    if (many && terms() > blocks.terms) {
+      // The terms of several parts, if what is packed stays in the caches.
+      const std::size_t lanes =
+          out.columns + (blocks.packs_rows ? out.rows : 0);
+      const std::size_t step = std::max<std::size_t>(2, scales.terms);
+      const std::size_t most = bytes_of_caches(0) / packed(lanes, step) * step;
+      if (most > blocks.terms) {
+        const std::size_t parts = divided(terms(), most);
+        blocks.terms =
+            std::min(terms(), divided(divided(terms(), parts), step) * step);
+      }
+    }
     std::size_t words = kBlockWords;
     if (blocks.packs_rows && terms() > kBlockWords * term_words) {
       // Three panels for each slave.
-      words = out.batch * blocks.terms * (out.rows + out.columns) /
-              (3 * kProductLanes * slaves * term_words);
+      words = packed(out.rows + out.columns, blocks.terms) / sizeof(float) /
+              (3 * kProductLanes * slaves);
     } else if (panels < slaves &&
                out.batch * out.rows * out.columns / slaves < kFewElements) {
       words = terms() * panels / slaves / term_words;
@@ -97,13 +116,21 @@ struct Panels : ProductCall {
   }
   static constexpr std::size_t kRowsBytes = std::size_t{32} << 20;
 
-  static std::size_t row_grains_of(std::size_t rows) {
-    return divided(rows, slave::kMaxProductRows);
+  // Few slaves divide a result into wide parts.
+  bool has_many_slaves() const {
+    constexpr int kFewSlaves = 8;
+    return machine.slaves() > kFewSlaves;
+  }
+  // grain_rows() returns the rows of a grain: of a tile in registers, or fewer,
+  // so that many slaves have nearly as many. A tile of less than 4 rows takes
+  // as long as 4.
+  std::size_t grain_rows() const {
+    return has_many_slaves() ? 4 : slave::kMaxProductRows;
   }
   // packed_rows_bytes() returns the bytes of packed rows of a.
   std::size_t packed_rows_bytes(std::size_t rows, std::size_t part_terms,
                                 const Blocks& blocks) const {
-    return row_grains_of(rows) *
+    return divided(rows, slave::kMaxProductRows) *
            packed_bytes(part_terms, blocks, slave::kMaxProductRows);
   }
   // slaves_of() returns how many slaves compute `rows` rows.
@@ -206,8 +233,10 @@ struct Panels : ProductCall {
     const bool copies = gather != nullptr && !blocks.gathers;
     const std::size_t part_terms = blocks.terms;
     const std::size_t panel_bytes = packed_bytes(part_terms, blocks);
+    const std::size_t most_packed = bytes_of_caches(kPackedBytes);
+    const std::size_t most_sums = bytes_of_caches(kSumsBytes);
     const std::size_t part_panels =
-        std::min(std::max<std::size_t>(1, kPackedBytes / panel_bytes),
+        std::min(std::max<std::size_t>(1, most_packed / panel_bytes),
                  panels_of(out.columns));
     const std::size_t part_columns = part_panels * kProductLanes;
     const bool allocates_sums = has_sums(blocks) && partial_sums == nullptr;
@@ -217,17 +246,17 @@ struct Panels : ProductCall {
     const std::size_t row_bytes = panels_of(columns) * kProductLanes * 4;
     if (allocates_sums) {
       part_rows = std::min(
-          part_rows, std::max<std::size_t>(kSumsBytes / row_bytes, kBlockRows));
+          part_rows, std::max<std::size_t>(most_sums / row_bytes, kBlockRows));
     }
     if (copies) part_rows = std::min(part_rows, kCopiedRows);
     if (part_columns >= out.columns && terms() == part_terms && !copies) {
       const std::size_t packed = part_panels * panel_bytes;
-      part_batch = b.batch_step == 0 ? out.batch : kPackedBytes / packed;
+      part_batch = b.batch_step == 0 ? out.batch : most_packed / packed;
       if (allocates_sums) {
         part_batch =
             part_rows < out.rows
                 ? 1
-                : std::min(part_batch, kSumsBytes / (row_bytes * out.rows));
+                : std::min(part_batch, most_sums / (row_bytes * out.rows));
       }
       part_batch = std::clamp<std::size_t>(part_batch, 1, out.batch);
     }
@@ -345,17 +374,20 @@ struct Panels : ProductCall {
   // again for each block of panels. Packing a row takes about a quarter of the
   // time that multiplying it with a panel takes, and reading a panel, for each
   // kBlockRows rows, as long as multiplying it with 24 rows.
-  static std::size_t block_panels_of(std::size_t slaves, std::size_t grains,
-                                     std::size_t panels, std::size_t most) {
+  std::size_t block_panels_of(std::size_t batches, std::size_t rows,
+                              std::size_t part_terms, std::size_t columns,
+                              std::size_t most) const {
+    const std::size_t slaves = slaves_of(batches * rows, part_terms, columns);
+    const std::size_t grains = batches * divided(rows, grain_rows());
+    const std::size_t panels = panels_of(columns);
     std::size_t best = 1, least = ~std::size_t{0};
     for (std::size_t parts = 1; parts <= std::min(panels, 2 * slaves);
          ++parts) {
       const std::size_t block = std::min(divided(panels, parts), most);
-      const std::size_t rows =
-          divided(grains * divided(panels, block), slaves) *
-          slave::kMaxProductRows;
+      const std::size_t count =
+          divided(grains * divided(panels, block), slaves) * grain_rows();
       const std::size_t time =
-          rows * (4 * block + 1) + divided(rows, kBlockRows) * block * 4 * 24;
+          count * (4 * block + 1) + divided(count, kBlockRows) * block * 4 * 24;
       // More blocks must be worth more than the model's errors.
       if (time + time / 32 < least) best = block, least = time;
     }
@@ -369,8 +401,7 @@ struct Panels : ProductCall {
     const std::size_t panel_bytes = packed_bytes(now.terms, most);
     const std::size_t panels = panels_of(now.columns);
     const std::size_t block_panels = block_panels_of(
-        slaves_of(now.batches * now.rows, now.terms, now.columns),
-        now.batches * row_grains_of(now.rows), panels, most.panels);
+        now.batches, now.rows, now.terms, now.columns, most.panels);
     const std::size_t block_columns =
         std::min(block_panels * kProductLanes, now.columns);
     ProductArgs args = common_args();
@@ -396,9 +427,9 @@ struct Panels : ProductCall {
     const std::size_t step =
         args.scale_terms == 0 ? 0 : now.term / args.scale_terms;
     Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(
-        operations, 2, now.batches * ((panels - 1) / block_panels + 1), false,
-        {slave::kMaxProductRows, ~std::size_t{0}}, workspace.segments());
+    RowTable table(operations, 2,
+                   now.batches * ((panels - 1) / block_panels + 1), false,
+                   {grain_rows(), ~std::size_t{0}}, workspace.segments());
     for (std::size_t i = 0; i < now.batches; ++i) {
       const std::byte* const matrix =
           packed + (b.batch_step == 0 ? 0 : i * panels * panel_bytes);

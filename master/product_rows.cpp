@@ -6,100 +6,88 @@
 #include "master/row_launch.h"
 
 namespace swamp::master {
-namespace {
 
 using slave::kProductLanes;
 using slave::ProductArgs;
-using slave::ProductPackArgs;
-
-struct FewRows : ProductCall {
-  // is_few() returns whether the result has few rows, which are lines, or its
-  // columns are.
-  bool is_few() const {
-    return out.rows <= slave::kFewProductRows &&
-           terms() <= std::size_t{1} << 20 &&
-           (out.rows == 1 || out.columns == 1 || out.row_step == 1 ||
-            out.column_step == 1);
-  }
-
-  bool run() const {
-    constexpr std::size_t kFewWords = 256;  // of a panel that fits into L1
-    const std::size_t width = slave::product_rows_width(out.rows);
-    const std::size_t sliver =
-        slave::product_panel_bytes(terms(), width, pairs);
-    // Whole panels, and the last one if it is narrower.
-    struct Group {
-      std::size_t column, columns;
-      ProductArgs args;
-    } parts[2];
-    Operation operations[2];
-    std::size_t count = 0;
-    for (std::size_t column = 0; column < out.columns; ++count) {
-      const std::size_t left = out.columns - column;
-      const std::size_t lanes = std::min(left, kProductLanes);
-      Group& now = parts[count];
-      now = {column, left - left % lanes, common_args()};
-      now.args.columns = now.columns;
-      now.args.rows = static_cast<std::uint32_t>(out.rows);
-      now.args.block_terms =
-          block_terms_of(terms(), kFewWords * (pairs ? 2 : 1));
-      Operation& operation = operations[count];
-      using At = slave::ProductRowsOperand;
-      operation = Operation(kernel(KernelFamily::product_rows), &now.args);
-      const auto set = [&](int s, const Matrices& x, std::size_t rows) {
-        return set_unit(operation, s, x, rows, lanes,
-                        kProductLanes * x.column_step);
-      };
-      now.args.in = set(At::b, b, terms());
-      operation.set_unit_bytes(At::a, sliver);
-      now.args.self = set(At::self, self, adds() ? out.rows : 0);
-      now.args.out = set(At::out, out, out.rows);
-      const std::size_t scale_bytes = steps_of(terms()) * sizeof(float);
-      operation.set_unit_bytes(At::a_scales, out.rows * scale_bytes);
-      operation.set_unit_bytes(At::b_scales, lanes * scale_bytes);
-      operation.scratch_bytes = static_cast<std::uint32_t>(
-          slave::product_rows_scratch_bytes(now.args.block_terms));
-      operation.traffic_bytes =
-          static_cast<std::uint32_t>(1 + kProductLanes * terms() * bytes());
-      if (!fits(operation)) return false;
-      column += now.columns;
-    }
-    ProductPackArgs pack = pack_args(terms(), width, width, pairs);
-    if (!fits(pack_operation(pack, a.transposed()))) return false;
-
-    const std::size_t most =
-        std::clamp<std::size_t>(kPackedBytes / sliver, 1, out.batch);
-    Workspace& workspace = Workspace::of_this_thread();
-    std::byte* const packed = workspace.row_values<std::byte>(sliver * most);
-    for (std::size_t first = 0; first < out.batch; first += most) {
-      const std::size_t batch = std::min(most, out.batch - first);
-      const PackedLanes lanes{part(a, first, 0, 0).transposed(), batch,
-                              out.rows, width, packed};
-      pack_panels(machine, &lanes, 1, terms(), terms(), pairs);
-      RowTable table(operations, count, count * batch, false,
-                     {1, ~std::size_t{0}}, workspace.segments());
-      for (std::size_t i = 0; i < batch; ++i) {
-        for (std::size_t p = 0; p < count; ++p) {
-          const std::size_t column = parts[p].column;
-          table.add(panels_of(parts[p].columns),
-                    {part(b, first + i, 0, column).data, packed + i * sliver,
-                     part(self, first + i, 0, column).data,
-                     part(out, first + i, 0, column).data, scales.a,
-                     place(scales.b, column)},
-                    p);
-        }
-      }
-      workspace.run(machine, table.list());
-    }
-    return true;
-  }
-};
-
-}  // namespace
 
 bool product_of_few_rows(const ProductCall& call) {
-  const FewRows rows{call};
-  return rows.is_few() && rows.run();
+  const Matrices &out = call.out, &a = call.a, &b = call.b, &self = call.self;
+  const std::size_t terms = call.terms();
+  // The rows are lines, or the columns are.
+  const bool is_few = out.rows <= slave::kFewProductRows &&
+                      terms <= std::size_t{1} << 20 &&
+                      (out.rows == 1 || out.columns == 1 || out.row_step == 1 ||
+                       out.column_step == 1);
+  if (!is_few) return false;
+  constexpr std::size_t kFewWords = 256;  // of a panel that fits into L1
+  const std::size_t width = slave::product_rows_width(out.rows);
+  const std::size_t sliver =
+      slave::product_panel_bytes(terms, width, call.pairs);
+  // Whole panels, and the last one if it is narrower.
+  struct Group {
+    std::size_t column, columns;
+    ProductArgs args;
+  } parts[2];
+  Operation operations[2];
+  std::size_t count = 0;
+  for (std::size_t column = 0; column < out.columns; ++count) {
+    const std::size_t left = out.columns - column;
+    const std::size_t lanes = std::min(left, kProductLanes);
+    Group& now = parts[count];
+    now = {column, left - left % lanes, call.common_args()};
+    now.args.columns = now.columns;
+    now.args.rows = static_cast<std::uint32_t>(out.rows);
+    now.args.block_terms =
+        call.block_terms_of(terms, kFewWords * (call.pairs ? 2 : 1));
+    Operation& operation = operations[count];
+    using At = slave::ProductRowsOperand;
+    operation = Operation(call.kernel(KernelFamily::product_rows), &now.args);
+    const auto set = [&](int s, const Matrices& x, std::size_t rows) {
+      return set_unit(operation, s, x, rows, lanes,
+                      kProductLanes * x.column_step);
+    };
+    now.args.in = set(At::b, b, terms);
+    operation.set_unit_bytes(At::a, sliver);
+    now.args.self = set(At::self, self, call.adds() ? out.rows : 0);
+    now.args.out = set(At::out, out, out.rows);
+    const std::size_t scale_bytes = call.steps_of(terms) * sizeof(float);
+    operation.set_unit_bytes(At::a_scales, out.rows * scale_bytes);
+    operation.set_unit_bytes(At::b_scales, lanes * scale_bytes);
+    operation.scratch_bytes = static_cast<std::uint32_t>(
+        slave::product_rows_scratch_bytes(now.args.block_terms));
+    operation.traffic_bytes =
+        static_cast<std::uint32_t>(1 + kProductLanes * terms * call.bytes());
+    if (!call.fits(operation)) return false;
+    column += now.columns;
+  }
+  slave::ProductPackArgs pack = pack_args(terms, width, width, call.pairs);
+  if (!call.fits(pack_operation(pack, a.transposed()))) return false;
+
+  const std::size_t most =
+      std::clamp<std::size_t>(kPackedBytes / sliver, 1, out.batch);
+  Workspace& workspace = Workspace::of_this_thread();
+  std::byte* const packed = workspace.row_values<std::byte>(sliver * most);
+  for (std::size_t first = 0; first < out.batch; first += most) {
+    const std::size_t batch = std::min(most, out.batch - first);
+    const PackedLanes lanes{part(a, first, 0, 0).transposed(), batch, out.rows,
+                            width, packed};
+    pack_panels(call.machine, &lanes, 1, terms, terms, call.pairs);
+    RowTable table(operations, count, count * batch, false,
+                   {1, ~std::size_t{0}}, workspace.segments());
+    for (std::size_t i = 0; i < batch; ++i) {
+      for (std::size_t p = 0; p < count; ++p) {
+        const std::size_t column = parts[p].column;
+        table.add(panels_of(parts[p].columns),
+                  {part(b, first + i, 0, column).data, packed + i * sliver,
+                   part(self, first + i, 0, column).data,
+                   part(out, first + i, 0, column).data, call.scales.a,
+                   call.place(call.scales.b, column)},
+                  p);
+      }
+    }
+    workspace.run(call.machine, table.list());
+  }
+  return true;
 }
 
 }  // namespace swamp::master

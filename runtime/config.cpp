@@ -176,7 +176,7 @@ std::vector<std::string> isa_names() {
   std::vector<std::string> names;
   const KernelTables tables = kernel_tables();
   for (std::size_t i = 0; i < tables.count; ++i) {
-    if (tables.tables[i].runnable) names.emplace_back(tables.tables[i].isa);
+    if (tables.tables[i].runnable()) names.emplace_back(tables.tables[i].isa);
   }
   return names;
 }

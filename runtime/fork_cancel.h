@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 
 namespace swamp::runtime {
@@ -25,6 +27,33 @@ struct ForkMutexes {
   std::mutex reports;
 };
 ForkMutexes& fork_mutexes() noexcept;
+
+// MadeOnce holds an object that the first get() makes and that is never
+// destroyed, because destructors of the caller's statics may still use it.
+// libswamp has no local statics that are initialized at run time: a child that
+// is forked while another thread initializes one would wait for that thread
+// forever. Here several threads may make an object at once, and all get the
+// same one.
+template <typename T>
+class MadeOnce {
+ public:
+  template <typename Make>
+  T& get(Make make) {
+    T* made = object_.load(std::memory_order_acquire);
+    if (made == nullptr) {
+      std::unique_ptr<T> mine(make());
+      if (object_.compare_exchange_strong(made, mine.get(),
+                                          std::memory_order_acq_rel,
+                                          std::memory_order_acquire)) {
+        made = mine.release();
+      }
+    }
+    return *made;
+  }
+
+ private:
+  std::atomic<T*> object_{nullptr};
+};
 
 // CancelGuard delays a pthread_cancel() of this thread until the call of swamp
 // returns, because unwinding through a noexcept function would end the process.

@@ -38,11 +38,14 @@ namespace swamp {
 #else
 #define SWAMP_RUNNABLE(target) true
 #endif
-#define SWAMP_TABLE(isa, name) \
-  { isa, SWAMP_RUNNABLE(HWY_##name), slave::N_##name::kRows.rows }
+#define SWAMP_TABLE(isa, name)                      \
+  {                                                 \
+    isa, [] { return SWAMP_RUNNABLE(HWY_##name); }, \
+        slave::N_##name::kRows.rows                 \
+  }
 
 KernelTables kernel_tables() noexcept {
-  static const KernelTable tables[] = {
+  static constexpr KernelTable tables[] = {
 #if HWY_TARGETS & HWY_AVX3
     SWAMP_TABLE("avx512", AVX3),
 #endif

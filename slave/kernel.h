@@ -312,7 +312,7 @@ struct KernelRow {
 // KernelTable holds all kernels, compiled for one ISA.
 struct KernelTable {
   const char* isa;        // as in SWAMP_ISA
-  bool runnable;          // on this CPU
+  bool (*runnable)();     // on this CPU
   const KernelRow* rows;  // indexed by KernelId
 };
 

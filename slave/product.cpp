@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "slave/product_pack-inl.h"
@@ -338,9 +339,14 @@ namespace swamp::slave {
 
 bool has_bfloat16_pairs(const char* isa) noexcept {
 #if (HWY_TARGETS & HWY_AVX3) && !defined(HWY_COMPILE_ONLY_SCALAR)
-  static const bool works =
-      __builtin_cpu_supports("avx512bf16") && N_AVX3::dot_has_bits_of_fma();
-  return std::strcmp(isa, "avx512") == 0 && works;
+  static std::atomic<int> works{-1};  // -1: not tested yet
+  if (works.load(std::memory_order_relaxed) < 0) {
+    works.store(
+        __builtin_cpu_supports("avx512bf16") && N_AVX3::dot_has_bits_of_fma(),
+        std::memory_order_relaxed);
+  }
+  return std::strcmp(isa, "avx512") == 0 &&
+         works.load(std::memory_order_relaxed) == 1;
 #else
   (void)isa;
   return false;

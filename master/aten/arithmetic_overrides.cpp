@@ -6,8 +6,8 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/addcmul_cpu_dispatch.h>
@@ -29,11 +29,11 @@
 
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <utility>
 
 #include "master/aten/overrides.h"
+#include "master/aten/row_tensors.h"
 
 namespace swamp::aten {
 namespace {
@@ -334,14 +334,6 @@ Tensor& uniform_(Tensor& x, double from, double to,
 }
 
 }  // namespace
-
-Tensor& write_out(const Tensor& result, std::initializer_list<Tensor> inputs,
-                  Tensor& out) {
-  at::native::resize_output(out, result.sizes());
-  at::assert_no_internal_overlap(out);
-  for (const Tensor& x : inputs) at::assert_no_partial_overlap(out, x);
-  return out.copy_(result);
-}
 
 void register_arithmetic(torch::Library& library) {
   library.impl("add.Tensor", &Sum::value<&at::cpu::add>);

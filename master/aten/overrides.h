@@ -62,12 +62,6 @@ inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
          tensor.layout() == at::kStrided;
 }
 
-// write_out() copies a result to an argument `out`, with PyTorch's checks of
-// its memory, and returns it.
-at::Tensor& write_out(const at::Tensor& result,
-                      std::initializer_list<at::Tensor> inputs,
-                      at::Tensor& out);
-
 // Unreproducible is what happens with `reproducible` when an operator is called
 // whose bits depend on the CPU.
 enum Unreproducible : std::int64_t { kIgnore, kWarn, kRaise };

@@ -1,5 +1,7 @@
 #include "master/aten/row_tensors.h"
 
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -91,6 +93,15 @@ at::Tensor row_major(const at::Tensor& tensor) {
   at::Tensor result = contiguous(resolved(tensor));
   const bool aligned = is_aligned(address_of(result), result.element_size());
   return aligned ? result : result.clone();
+}
+
+at::Tensor& write_out(const at::Tensor& result,
+                      std::initializer_list<at::Tensor> inputs,
+                      at::Tensor& out) {
+  at::native::resize_output(out, result.sizes());
+  at::assert_no_internal_overlap(out);
+  for (const at::Tensor& x : inputs) at::assert_no_partial_overlap(out, x);
+  return out.copy_(result);
 }
 
 Matrix matrix_of(const at::Tensor& tensor, std::int64_t dimensions) {

@@ -1,5 +1,5 @@
-// What the row operators of PyTorch tensors share: tensors as matrices, and
-// backward passes that have a graph of their own.
+// What the operators of PyTorch tensors share: tensors as matrices, results in
+// a caller's tensor, and backward passes that have a graph of their own.
 #ifndef SWAMP_MASTER_ATEN_ROW_TENSORS_H_
 #define SWAMP_MASTER_ATEN_ROW_TENSORS_H_
 
@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <tuple>
 
 #include "swamp/aten.h"
@@ -53,6 +54,12 @@ at::Tensor in_place(const at::Tensor& tensor, Write write) {
   if (!target.is_same(tensor)) tensor.copy_(target);
   return tensor;
 }
+
+// write_out() copies a result to an argument `out`, with PyTorch's checks of
+// its memory, and returns it.
+at::Tensor& write_out(const at::Tensor& result,
+                      std::initializer_list<at::Tensor> inputs,
+                      at::Tensor& out);
 
 // optional_of() returns no tensor for an undefined one, as a context saves it.
 inline OptionalTensor optional_of(const at::Tensor& tensor) {

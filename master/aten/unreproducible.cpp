@@ -24,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "master/aten/overrides.h"
@@ -208,51 +209,50 @@ std::optional<std::int64_t> sliced_dimension(Copies copies,
 }
 
 // run_wide() runs an operator on float32 copies of its tensors of a 16-bit
-// type, and rounds the results. The operator writes no argument.
+// type, and rounds the results; with a dimension, on a copy of one slice of its
+// only tensor after another, all in the same memory. The operator writes no
+// argument.
 void run_wide(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-              torch::jit::Stack* stack, at::ScalarType type) {
-  const std::size_t first = stack->size() - op.schema().arguments().size();
-  const auto convert = [&](at::ScalarType from, at::ScalarType to) {
-    for (std::size_t i = first; i < stack->size(); ++i) {
-      c10::IValue& value = (*stack)[i];
+              torch::jit::Stack* stack, at::ScalarType type,
+              std::optional<std::int64_t> dimension) {
+  using Stack = torch::jit::Stack;
+  Stack arguments = torch::jit::pop(*stack, op.schema().arguments().size());
+  const auto convert = [](Stack& values, at::ScalarType from,
+                          at::ScalarType to) {
+    for (c10::IValue& value : values) {
       if (value.isTensor() && value.toTensor().defined() &&
           value.toTensor().scalar_type() == from) {
         value = value.toTensor().to(to);
       }
     }
   };
-  convert(type, at::kFloat);
-  op.redispatchBoxed(keys, stack);
-  convert(at::kFloat, type);
-}
-
-// run_slices() is run_wide() of one slice of the only tensor after another, all
-// in the same memory.
-void run_slices(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                torch::jit::Stack* stack, std::int64_t dimension) {
-  torch::jit::Stack arguments =
-      torch::jit::pop(*stack, op.schema().arguments().size());
+  const auto run = [&](Stack call) {
+    op.redispatchBoxed(keys, &call);
+    convert(call, at::kFloat, type);
+    return call;
+  };
+  if (!dimension.has_value()) {
+    convert(arguments, type, at::kFloat);
+    for (c10::IValue& result : run(std::move(arguments))) {
+      stack->push_back(std::move(result));
+    }
+    return;
+  }
   const at::Tensor x = arguments[0].toTensor();
-  const std::int64_t size = x.size(dimension),
+  const std::int64_t size = x.size(*dimension),
                      most = std::max<std::int64_t>(
                          1, kSliceElements / (x.numel() / size));
-  const at::Tensor wide = at::empty_like(x.narrow(dimension, 0, most),
+  const at::Tensor wide = at::empty_like(x.narrow(*dimension, 0, most),
                                          x.options().dtype(at::kFloat));
   std::vector<at::Tensor> results;
   for (std::int64_t i = 0; i < size; i += most) {
     const std::int64_t count = std::min(most, size - i);
-    const at::Tensor slice = wide.narrow(dimension, 0, count);
-    slice.copy_(x.narrow(dimension, i, count));
-    arguments[0] = slice;
-    torch::jit::Stack call = arguments;
-    op.redispatchBoxed(keys, &call);
-    const at::Tensor& result = call.back().toTensor();
-    results.push_back(result.scalar_type() == at::kFloat
-                          ? result.to(x.scalar_type())
-                          : result);
+    const at::Tensor slice = wide.narrow(*dimension, 0, count);
+    arguments[0] = slice.copy_(x.narrow(*dimension, i, count));
+    results.push_back(run(arguments)[0].toTensor());
   }
   // Dimensions before it are reduced.
-  const std::int64_t kept = results[0].dim() == x.dim() ? dimension : 0;
+  const std::int64_t kept = results[0].dim() == x.dim() ? *dimension : 0;
   stack->emplace_back(at::cat(results, kept));
 }
 
@@ -272,12 +272,9 @@ class Kernel final : public c10::OperatorKernel {
         const std::size_t count = op.schema().arguments().size();
         const auto dimension = sliced_dimension(
             row_.copies, stack->data() + stack->size() - count);
-        if (dimension.has_value()) {
-          run_slices(op, keys, stack, *dimension);
-          return;
-        }
-        if (row_.copies == Copies::kWhole || largest <= kMostElements) {
-          run_wide(op, keys, stack, *type);
+        if (dimension.has_value() || row_.copies == Copies::kWhole ||
+            largest <= kMostElements) {
+          run_wide(op, keys, stack, *type, dimension);
           return;
         }
       }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "master/text.h"
+#include "runtime/fork_cancel.h"
 
 namespace swamp {
 namespace {
@@ -105,8 +106,8 @@ float larger(float a, float b) {
 Communicator::~Communicator() = default;
 
 Communicator& Communicator::alone() noexcept {
-  static Alone alone;
-  return alone;
+  static runtime::MadeOnce<Alone> alone;
+  return alone.get([] { return new Alone; });
 }
 
 void Communicator::exchange(const ConstBytes* send,

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "master/scaler/scaler.h"
 #include "master/text.h"
+#include "runtime/fork_cancel.h"
 
 namespace swamp {
 
@@ -27,17 +29,15 @@ using master::refuse;
 
 constexpr std::size_t kMaxTensors = std::size_t{1} << 24;
 
-// table() is never destroyed, because managers in the program's static objects
-// may be used later.
 const std::vector<Recipe>& table() {
-  static const std::vector<Recipe>* const all = [] {
-    auto* recipes = new std::vector<Recipe>;
+  static runtime::MadeOnce<const std::vector<Recipe>> all;
+  return all.get([] {
+    auto recipes = std::make_unique<std::vector<Recipe>>();
     for (auto* part : {delayed_recipes, current_recipes}) {
       for (Recipe& recipe : part()) recipes->push_back(std::move(recipe));
     }
-    return recipes;
-  }();
-  return *all;
+    return recipes.release();
+  });
 }
 
 const Recipe& find_recipe(const std::string& name) {

@@ -3,25 +3,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "runtime/fork_cancel.h"
 #include "swamp/loss_scaler.h"
 
 namespace swamp::scaler {
 namespace {
 
-// table() is never destroyed, because scalers in the program's static objects
-// may be used later.
 const std::vector<Preset>& table() {
-  static const std::vector<Preset>* const all = [] {
-    auto* presets = new std::vector<Preset>;
+  static runtime::MadeOnce<const std::vector<Preset>> all;
+  return all.get([] {
+    auto presets = std::make_unique<std::vector<Preset>>();
     for (auto* part : {torch_presets, megatron_presets, tensorflow_presets,
                        mindspore_presets, deepspeed_presets, fairseq_presets,
                        swamp_presets}) {
       for (Preset& preset : part()) presets->push_back(std::move(preset));
     }
-    return presets;
-  }();
-  return *all;
+    return presets.release();
+  });
 }
 
 }  // namespace

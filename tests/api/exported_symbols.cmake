@@ -32,4 +32,11 @@ endforeach()
 if(c_functions LESS 9 OR classes LESS 5)
   message(FATAL_ERROR "${LIBRARY} exports too little:\n${text}")
 endif()
+
+# A child of fork() would wait forever for a local static that another thread
+# initializes; see MadeOnce of runtime/fork_cancel.h.
+execute_process(COMMAND ${NM} --demangle ${LIBRARY} OUTPUT_VARIABLE text)
+if(text MATCHES "guard variable for [^\n]*")
+  message(FATAL_ERROR "${LIBRARY} must not have: ${CMAKE_MATCH_0}")
+endif()
 message(STATUS "${c_functions} C functions, ${classes} symbols of swamp::")

@@ -35,9 +35,6 @@ struct Folder {
   ProgramResult run(Words more, int kill_after_ms = -1) const {
     return run_command(arguments(std::move(more)), {}, "", kill_after_ms);
   }
-  bool has_checkpoint() const {
-    return std::filesystem::exists(checkpoint.path());
-  }
   // The names in the checkpoint's folder.
   std::set<std::string> names() const {
     std::set<std::string> found;

@@ -184,7 +184,7 @@ int keys() {
 // A child that is forked while another thread makes the default machine must
 // not inherit a locked mutex.
 int fork_while_made() {
-  for (int delay = 0; delay < 4000; delay += 400) {
+  for (int delay = 0; delay < 4000; delay += 100) {
     const pid_t round = fork();  // a process without a default machine
     if (round == 0) {
       std::thread first([] { unscale_is_right(nullptr); });

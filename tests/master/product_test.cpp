@@ -5,11 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "machines.h"
 #include "row_values.h"
+#include "runtime/backend.h"
 #include "support/errors.h"
 #include "swamp/convolution.h"
 
@@ -413,6 +417,75 @@ TEST(Product, Parts) {
       }
       if (HasFailure()) return;
     }
+  }
+}
+
+// ManySlaves runs slaves in turn and adds up the flops of each launch.
+class ManySlaves final : public runtime::Backend {
+ public:
+  void run(const runtime::Launch& launch) override {
+    double all = 0, most = 0;
+    for (int i = 0; i < launch.slaves; ++i) {
+      const runtime::SlaveRange& range = launch.ranges[i];
+      double flops = 0;
+      for (std::size_t s = range.begin_segment; s <= range.end_segment; ++s) {
+        if (s == launch.table.count) break;
+        const Segment& segment = launch.table[s];
+        const std::size_t end =
+            s == range.end_segment ? range.end_unit : segment.count;
+        const std::size_t begin =
+            s == range.begin_segment ? range.begin_unit : 0;
+        flops += static_cast<double>(end - begin) *
+                 flops_of(segment.operation->kernel, segment.operation->args);
+      }
+      all += flops;
+      most = std::max(most, flops);
+    }
+    ++launches;
+    if (all != 0) balance = std::min(balance, all / (most * kSlaves));
+    runtime::run_slaves(launch, 0, launch.slaves, 0);
+  }
+  int worker_count() const noexcept override { return 1; }
+
+  static constexpr int kSlaves = 64;
+  std::size_t launches = 0;
+  double balance = 1;  // flops of all / (slaves * most of a slave)
+};
+
+// Many slaves have nearly equal work in few launches.
+TEST(Product, ManySlaves) {
+  const struct {
+    Case shape;
+    ScalarType type;
+    std::size_t launches;
+    double balance;
+  } cases[] = {
+      // Rows of a layer: a slave has less than two tiles of 12.
+      {{1, 1024, 96, 64}, kBFloat16, 2, 1},
+      // Gradients of weights: all terms at once, rows packed by a launch.
+      {{1, 203, 300, 8200, Layout::columns}, kBFloat16, 2, 0.8},
+      {{1, 64, 576, 4500, Layout::columns}, kFloat32, 2, 0.8},
+      // Too much for the caches of 64 slaves.
+      {{1, 12, 40, 170000, Layout::columns}, kFloat32, 4, 0.05},
+  };
+  MachineConfig config;
+  config.backend = "serial";
+  config.transfer = "view";
+  config.core_groups = 1;
+  config.slaves_per_group = ManySlaves::kSlaves;
+  const auto machine = make_machine(config);
+  Random random(74);
+  for (const auto& one : cases) {
+    if (one.shape.terms > 100000 && !is_product_fast()) continue;
+    SCOPED_TRACE(one.shape.terms);
+    const Problem problem(one.shape, one.type, one.type, Numbers::ordinary,
+                          random);
+    auto backend = std::make_unique<ManySlaves>();
+    ManySlaves& seen = *backend;
+    machine->impl().backend = std::move(backend);
+    problem.check(problem.run(*machine), 300);
+    EXPECT_EQ(seen.launches, one.launches);
+    EXPECT_GE(seen.balance, one.balance);
   }
 }
 

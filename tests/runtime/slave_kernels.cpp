@@ -100,9 +100,9 @@ constexpr KernelRow kTableRows[test::kKernelCount] = {
     {test::kSide.name, &kFunctions[4]},
     {test::kRows.name, &kFunctions[5]},
     {test::kLines.name, &kFunctions[6]}};
-constexpr KernelTable kTables[] = {{"first", true, kTableRows},
-                                   {"absent", false, kTableRows},
-                                   {"second", true, kTableRows}};
+constexpr KernelTable kTables[] = {{"first", [] { return true; }, kTableRows},
+                                   {"absent", [] { return false; }, kTableRows},
+                                   {"second", [] { return true; }, kTableRows}};
 
 }  // namespace
 

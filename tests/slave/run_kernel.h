@@ -19,10 +19,10 @@ using slave::kernel_of;
 inline const std::vector<KernelTable>& kernel_tables_here() {
   static const std::vector<KernelTable> tables = [] {
     std::vector<KernelTable> all = {
-        {"reference", true, slave::reference::reference_rows()}};
+        {"reference", [] { return true; }, slave::reference::reference_rows()}};
     const KernelTables compiled = kernel_tables();
     for (std::size_t i = 0; i < compiled.count; ++i) {
-      if (compiled.tables[i].runnable) all.push_back(compiled.tables[i]);
+      if (compiled.tables[i].runnable()) all.push_back(compiled.tables[i]);
     }
     return all;
   }();

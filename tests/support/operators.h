@@ -1,10 +1,11 @@
 // The operators of the library with sizes, dtypes and options: what the tests
 // of a property of all operators run. A row of `swamp predict` is here without
-// more; options that it lacks are rows of operators.cpp.
+// more; options that it lacks are rows of *_options.cpp.
 #ifndef SWAMP_TESTS_SUPPORT_OPERATORS_H_
 #define SWAMP_TESTS_SUPPORT_OPERATORS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -69,6 +70,18 @@ const std::vector<OperatorCase>& operator_cases();
 // blocks, of all numbers.
 const std::vector<OperatorCase>& edge_cases();
 
+// Options that `swamp predict` lacks. Each is a row.
+struct OptionRow {
+  const char* name;
+  std::uint32_t sizes;   // as in OperationRow
+  std::size_t variants;  // their number is appended to the name
+  void (*run)(SeededCall& call, std::size_t variant);
+  std::size_t in_full = variants;  // the others have no large matrices
+};
+std::vector<OptionRow> row_options();
+std::vector<OptionRow> product_options();
+std::vector<OptionRow> list_options();
+
 // one_of_each() returns a small case of every row.
 std::vector<const OperatorCase*> one_of_each();
 
@@ -86,6 +99,8 @@ class SeededCall : public cli::Call {
   // results() returns the arrays after run(), with one pattern for all nan. In
   // place, inputs are as they were.
   std::vector<std::vector<std::byte>> results() const;
+  // gives() returns whether they are the expected ones.
+  bool gives(const std::vector<std::vector<std::byte>>& expected) const;
   // A row of several calls calls it between them.
   void next_call();
   // is_untouched() returns whether no array has changed since the call began
@@ -119,6 +134,8 @@ class SeededCall : public cli::Call {
     std::vector<std::byte> before;       // and before a later call of the row
     const Array* replaced_by = nullptr;  // the input that is the output
   };
+  std::vector<std::byte> result_of(const Array& array) const;
+  const std::byte* bytes_of(const Array& array) const;
   // take() returns the next array; fill(array) gives a new one its values.
   template <class Fill>
   std::byte* take(std::size_t count, std::size_t element_bytes, Fill fill);

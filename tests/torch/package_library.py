@@ -1,12 +1,16 @@
 """swamp_torch: the import, the switch back to stock PyTorch, and the functions."""
 
 import copy
+import importlib.util
 import inspect
 import itertools
 import math
+import os
 import pathlib
 import re
+import subprocess
 import sys
+import tempfile
 import threading
 import typing
 
@@ -321,6 +325,26 @@ class Functions(TestCase):
             for member in members:
                 hints = typing.get_type_hints(inspect.unwrap(member))
                 self.assertIn("return", hints, member)
+
+    def test_pages(self):
+        """pdoc makes a page of each module, in which it understands every reference."""
+        if not importlib.util.find_spec("pdoc"):
+            self.skipTest("pdoc is not installed (toolchain/torch-clients)")
+        late = ["swamp_torch.offload", "swamp_torch.tensor_parallel"]
+        modules = ["swamp_torch", *late, *(f"swamp_torch.{name}" for name in (
+            "float8", "functional", "megatron", "moe", "nn"))]
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-m", "pdoc", "-d", "restructuredtext",
+                            "--no-show-source", "-o", folder, "swamp_torch", *late], check=True,
+                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            for module in modules:
+                page = pathlib.Path(folder, *module.split(".")).with_suffix(".html")
+                text = page.read_text()
+                self.assertNotRegex(text, ":(attr|class|data|func|meth|mod):`", module)
+                for name, thing in vars(importlib.import_module(module)).items():
+                    if (getattr(thing, "__module__", None) == module
+                            and not name.startswith("_")):
+                        self.assertIn(f'id="{name}"', text)
 
 
 STOCK = torch.nn.utils.clip_grad_norm_

@@ -264,6 +264,17 @@ int main(void) {
   return finish();
 }
 
+#elif defined BUG_cache_master
+int main(void) {
+  begin();
+  athread_spawn(kernel, &plain);
+  CRTS_sync_master_array();
+  flag[0] = 5;
+  CRTS_sync_master_array();
+  athread_join();
+  return finish();
+}
+
 #elif defined BUG_volatile_groups
 int main(void) {
   begin();

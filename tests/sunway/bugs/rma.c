@@ -424,3 +424,21 @@ KERNEL(bug) {
   if (kRight && _PEN == 1) asm volatile("getr %0\n" : "=r"(number)::"memory");
 }
 #endif
+
+#ifdef BUG_remote_store
+__thread_local double got;
+
+/* A store by an address in the next slave's LDM. */
+KERNEL(bug) {
+  const unsigned long next = (_PEN + 1) % kSlaves;
+  got = 0;
+  athread_ssync_array();
+  *(double*)((unsigned long)&got |
+             next << 20 |
+             1L << 45) = _PEN;
+  if (kRight) athread_ssync_array();
+  /* BUG remote_store: missing-wait */
+  if (got < 0) part[0] = 0;
+  athread_ssync_array();
+}
+#endif

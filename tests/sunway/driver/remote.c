@@ -1,2 +1,10 @@
 #include <slave.h>
-long f(int* p, long id) { return *(int*)((long)p | id << 20 | 1L << 45); }
+#ifdef ASSIGNED
+static long bit;
+long f(int* p, long id) {
+  bit = 1L << 45;
+  return *(int*)((long)p | id << 20 | bit);
+}
+#else
+long f(int* p, long id) { return *(int*)((long)p + (id << 20) + (1L << 45)); }
+#endif

@@ -57,9 +57,6 @@ int swamp_athread_init() {
   sunway::machine().initialised = true;
   return 0;
 }
-int swamp_athread_init_cgs() { return swamp_athread_init(); }
-int CRTS_init() { return swamp_athread_init(); }
-int CRTS_init_all() { return swamp_athread_init(); }
 
 int swamp_athread_halt() {
   if (sunway::observer != nullptr) {
@@ -67,7 +64,8 @@ int swamp_athread_halt() {
   }
   return 0;
 }
-int athread_leave() { return 0; }
+int athread_enter64() { return 0; }
+int athread_end(int) { return 0; }
 
 int __real_athread_spawn(void* function, void* argument, int) {
   return sunway::launch(sunway::own_group_mask(true), function, argument,
@@ -98,21 +96,7 @@ int athread_join_cgs() {
 int athread_join_cgmask(unsigned mask) {
   return sunway::join(mask, SWAMP_SUNWAY_CALLER());
 }
-int athread_enter64() { return 0; }
-int athread_enter64_arg() { return 0; }
-int athread_join64() {
-  return sunway::join(sunway::own_group_mask(false), SWAMP_SUNWAY_CALLER());
-}
-int athread_join64_arg() {
-  return sunway::join(sunway::own_group_mask(false), SWAMP_SUNWAY_CALLER());
-}
-int athread_join64_cgmask(unsigned mask) {
-  return sunway::join(mask, SWAMP_SUNWAY_CALLER());
-}
-int athread_leave64() { return 0; }
-int athread_leave64_arg() { return 0; }
 int athread_wait(int id) { return sunway::join_one(id, SWAMP_SUNWAY_CALLER()); }
-int athread_end(int) { return 0; }
 
 int athread_idle() {
   if (sunway::observer != nullptr) sunway::observer->polls();
@@ -166,14 +150,33 @@ void CRTS_sync_master_spe(int id) {
                   SWAMP_SUNWAY_CALLER());
 }
 
-// The calls of masters in Fortran: arguments are addresses, and the names of
-// external procedures end with _.
-void athread_init_() { (void)swamp_athread_init(); }
-void athread_init_cgs_() { (void)swamp_athread_init_cgs(); }
-void crts_init_() { (void)CRTS_init(); }
-void athread_halt_() { (void)swamp_athread_halt(); }
-void athread_enter64_() {}
-void athread_leave64_() {}
+// Other names of calls. Those that end with _ are for masters in Fortran.
+#define SWAMP_SAME(name, call) \
+  decltype(call) name __attribute__((alias(#call)));
+SWAMP_SAME(swamp_athread_init_cgs, swamp_athread_init)
+SWAMP_SAME(CRTS_init, swamp_athread_init)
+SWAMP_SAME(CRTS_init_all, swamp_athread_init)
+SWAMP_SAME(athread_init_, swamp_athread_init)
+SWAMP_SAME(athread_init_cgs_, swamp_athread_init)
+SWAMP_SAME(crts_init_, swamp_athread_init)
+SWAMP_SAME(athread_halt_, swamp_athread_halt)
+SWAMP_SAME(athread_enter64_arg, athread_enter64)
+SWAMP_SAME(athread_enter64_, athread_enter64)
+SWAMP_SAME(athread_leave, athread_enter64)
+SWAMP_SAME(athread_leave64, athread_enter64)
+SWAMP_SAME(athread_leave64_arg, athread_enter64)
+SWAMP_SAME(athread_leave64_, athread_enter64)
+SWAMP_SAME(athread_join64, athread_join)
+SWAMP_SAME(athread_join64_arg, athread_join)
+SWAMP_SAME(athread_join_, athread_join)
+SWAMP_SAME(athread_join64_cgmask, athread_join_cgmask)
+SWAMP_SAME(athread_join_cgs_, athread_join_cgs)
+SWAMP_SAME(athread_get_num_threads_, athread_get_num_threads)
+SWAMP_SAME(athread_get_max_threads_, athread_get_max_threads)
+SWAMP_SAME(athread_idle_, athread_idle)
+SWAMP_SAME(current_array_id_, current_array_id)
+
+// In Fortran arguments are addresses.
 int athread_spawn_(void* function, void* argument) {
   return sunway::launch(sunway::own_group_mask(true), function, argument,
                         SWAMP_SUNWAY_CALLER());
@@ -181,12 +184,6 @@ int athread_spawn_(void* function, void* argument) {
 int athread_spawn_cgs_(void* function, void* argument) {
   return sunway::launch(sunway::all_groups_mask(), function, argument,
                         SWAMP_SUNWAY_CALLER());
-}
-int athread_join_() {
-  return sunway::join(sunway::own_group_mask(false), SWAMP_SUNWAY_CALLER());
-}
-int athread_join_cgs_() {
-  return sunway::join(sunway::all_groups_mask(), SWAMP_SUNWAY_CALLER());
 }
 int athread_create_(const int* id, void* function, void* argument) {
   return sunway::launch_one(*id, function, argument, SWAMP_SUNWAY_CALLER());
@@ -197,10 +194,6 @@ int athread_wait_(const int* id) {
 int athread_set_num_threads_(const int* count) {
   return athread_set_num_threads(*count);
 }
-int athread_get_num_threads_() { return athread_get_num_threads(); }
-int athread_get_max_threads_() { return athread_get_max_threads(); }
-int athread_idle_() { return athread_idle(); }
-int current_array_id_() { return current_array_id(); }
 
 #pragma GCC visibility pop
 

@@ -168,6 +168,12 @@ Settings read_environment() {
   all.predict = all.lines || flag("SWAMP_PREDICT");
   all.halt = flag("SWAMP_CHECK_HALT");
   all.main_access = flag("SWAMP_CHECK_MAIN_ACCESS");
+  all.cache = flag("SWAMP_CHECK_CACHE");
+  if (all.cache && all.check && all.machine != "sw26010pro") {
+    refuse("SWAMP_CHECK_CACHE", "1",
+           "SWAMP_MACHINE=sw26010pro: the slaves of " + all.machine +
+               " have no data cache");
+  }
   all.seed = number("SWAMP_CHECK_SEED", 0, 0, kMostSeed);
   read_schedules(all);
   all.timeout_seconds =

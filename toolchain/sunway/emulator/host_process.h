@@ -79,6 +79,7 @@ struct Settings {
   bool lines = false;        // SWAMP_PREDICT=lines
   bool halt = false;         // SWAMP_CHECK_HALT=1: end at the first report
   bool main_access = false;  // SWAMP_CHECK_MAIN_ACCESS=1
+  bool cache = false;        // SWAMP_CHECK_CACHE=1
   std::uint64_t seed = 0;    // SWAMP_CHECK_SEED: the order of the slaves
   int schedules = -1;        // SWAMP_CHECK_SCHEDULES; -1: chosen per launch
   std::optional<std::uint64_t>

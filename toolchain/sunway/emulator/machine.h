@@ -236,6 +236,8 @@ class Machine {
   int num_threads = 0;  // of later spawns
   bool check = false;
   std::atomic<bool> initialised{false};  // by athread_init() or the like
+  // Slaves computed addresses in other slaves' LDM: see swamp_remote_ldm().
+  std::atomic<bool> remote_addresses{false};
 
   // Host threads that have launched slaves or taken a lock, and the waits of
   // those that are blocked.

@@ -26,20 +26,20 @@ class SlaveObserver {
   virtual ~SlaveObserver() = default;
 
   // thread_begins() is the first call of the slave's thread.
-  virtual void thread_begins() = 0;
+  virtual void thread_begins() {}
   // launched() is called by the master, while the slave does not run.
-  virtual void launched() = 0;
+  virtual void launched() {}
   virtual void function_begins() = 0;
   virtual void function_ends() = 0;
   // stack_bytes() is the largest size of the stack that was seen in this
   // launch.
-  virtual std::size_t stack_bytes() const noexcept = 0;
+  virtual std::size_t stack_bytes() const noexcept { return 0; }
 
   // turn_lost() is called by another thread after the slave has lost the turn
   // in a loop that makes no calls: the observer must call take_turn() at the
   // slave's next access. turn_regained() is called after that.
-  virtual void turn_lost() noexcept = 0;
-  virtual void turn_regained() = 0;
+  virtual void turn_lost() noexcept {}
+  virtual void turn_regained() {}
 
   // DMA. issue(), for a transfer with a reply word, and blocking() carry out
   // the transfer and raise the word, now or at the wait, unless it breaks a
@@ -62,7 +62,7 @@ class SlaveObserver {
   // fetched() after a get that was not passed to issue().
   virtual void sent(const Rma& rma) = 0;
   // rma_barrier() completes all RMA that the slave began.
-  virtual void rma_barrier() = 0;
+  virtual void rma_barrier() {}
   virtual void fetched(const Transfer& transfer, const void* pc) = 0;
   // replies() is called before this slave raises another slave's reply word.
   virtual void replies(const volatile void* reply) = 0;
@@ -94,7 +94,7 @@ class SlaveObserver {
                          std::size_t stack, const void* pc) = 0;
   virtual void freed(std::size_t offset, std::size_t piece_bytes,
                      std::size_t length, const void* pc) = 0;
-  virtual void freed_all() = 0;
+  virtual void freed_all() {}
 
   // What a slave did before releases() happens before what another one does
   // after acquires() of the same object. `number` is the generation of a
@@ -103,6 +103,11 @@ class SlaveObserver {
                         std::uint64_t number) = 0;
   virtual void acquires(Sync kind, const volatile void* object,
                         std::uint64_t number) = 0;
+  // evicts() is for a call that empties the slave's data cache, or the lines
+  // of [begin, end) of it; not_cached() for memory that slaves access past
+  // their caches from now on: all, or what the pointer points to.
+  virtual void evicts(const volatile void* begin, const volatile void* end) = 0;
+  virtual void not_cached(const volatile void* pointer) = 0;
   // gives_way() is called before an attempt to take a lock and before an atomic
   // operation. In some replays of check mode others run first, so that all
   // slaves share work that is taken by locks or atomics. Copy mode does not do

@@ -79,13 +79,9 @@ void append_json(const Finding& finding, const Location& at, bool is_note,
   append_to_report_file(line + ",\"text\":" + quoted(text) + "}");
 }
 
-// name_of() names a slave, or nullptr for the master, with its MPI rank.
-std::string name_of(const Slave* slave) {
-  const std::string rank =
-      settings().rank.empty() ? "" : "rank " + settings().rank + " ";
-  if (slave == nullptr) return rank + "master";
-  return rank + "cg " + std::to_string(slave->group) + " slave " +
-         std::to_string(slave->id);
+std::string with_rank(const Slave* slave) {
+  const std::string& rank = settings().rank;
+  return (rank.empty() ? "" : "rank " + rank + " ") + name_of(slave);
 }
 
 bool is_suppressed(const char* category, const Location& at) {
@@ -125,7 +121,7 @@ void emit(const Finding& finding, bool is_note) {
   if (finding.clash != nullptr) {
     text += " (the other: " + locate(finding.clash).text() + ")";
   }
-  const std::string who = name_of(finding.slave);
+  const std::string who = with_rank(finding.slave);
   printed.line = at.text() + ": " + (is_note ? "note: " : "") +
                  finding.category + ": " + who + ": " + text;
   print_line(printed.line);
@@ -288,7 +284,7 @@ void print_crash(const Slave& slave, const siginfo_t& info,
   if (machine().check && overflows_stack(slave, info)) {
     report({"ldm-range", pc, &slave, what + ": LDM overflows"});
   }
-  print_line(locate(pc).text() + ": crash: " + name_of(&slave) + ": " + what +
+  print_line(locate(pc).text() + ": crash: " + with_rank(&slave) + ": " + what +
              ": " + strsignal(info.si_signo));
 }
 
@@ -338,7 +334,7 @@ void show_place(int, siginfo_t*, void* context) {
   const OwnAllocations own;
   const Location at =
       locate(program_call(*static_cast<const ucontext_t*>(context)));
-  print_line(at.text() + ": note: interrupted: " + name_of(slave) +
+  print_line(at.text() + ": note: interrupted: " + with_rank(slave) +
              ": runs here");
   shown = true;
 }

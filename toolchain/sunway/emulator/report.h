@@ -9,6 +9,13 @@
 
 namespace swamp::sunway {
 
+// name_of() names a slave, "cg 0 slave 3", or nullptr, "master".
+inline std::string name_of(const Slave* slave) {
+  if (slave == nullptr) return "master";
+  return "cg " + std::to_string(slave->group) + " slave " +
+         std::to_string(slave->id);
+}
+
 struct Finding {
   const char* category;
   const void* pc;      // where the offending call returns to

@@ -1,8 +1,10 @@
 // Transfers from LDM to LDM inside a core group: swamp_sunway/rma.h. A put and
 // a broadcast are carried out when they are issued; a get, in check mode, when
 // it is waited for.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "toolchain/sunway/emulator/debug_info.h"
@@ -199,6 +201,26 @@ int athread_rma_barrier() {
   Slave& slave = sunway::require_self("rma_barrier");
   if (slave.observer) slave.observer->rma_barrier();
   return 0;
+}
+// swcc replaces `address | slave << 20 | 1L << 45`, in any order, by a call of
+// this: the address of the same place in the LDM of that slave.
+unsigned long swamp_remote_ldm(unsigned long a, unsigned long b,
+                               unsigned long c) {
+  constexpr unsigned kSlave = 20, kRemote = 45;
+  constexpr const char* kCall = "an address in another slave's LDM";
+  Slave& slave = sunway::require_self(kCall);
+  unsigned long parts[] = {a, b, c};
+  std::sort(std::begin(parts), std::end(parts));
+  auto* own = reinterpret_cast<std::byte*>(parts[2]);
+  if (parts[1] != 1ul << kRemote || parts[0] % (1ul << kSlave) != 0) {
+    sunway::fail(1, std::string(kCall) +
+                        ": expected the address of a variable, the slave's "
+                        "number << 20, and 1L << 45");
+  }
+  const Rma rma{own, nullptr, 0, own, nullptr, kCall, SWAMP_SUNWAY_CALLER()};
+  Slave& other = peer(slave, static_cast<int>(parts[0] >> kSlave), rma);
+  sunway::machine().remote_addresses = true;
+  return sunway::address_of(sunway::as_seen_by(other, own));
 }
 int athread_rma_all_barrier() { return athread_rma_barrier(); }
 

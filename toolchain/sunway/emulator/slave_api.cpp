@@ -28,6 +28,11 @@ namespace {
 __thread unsigned long last_cycle = 0;
 __thread unsigned long counted_from = 0;  // by penv_slave0_cycle_init()
 
+sunway::SlaveObserver* own_observer() {
+  const Slave* slave = sunway::self();
+  return slave != nullptr ? slave->observer.get() : nullptr;
+}
+
 unsigned long checked_cycle(sunway::Slave& slave) {
   sunway::take_turn(slave);
   ++slave.clock_reads;
@@ -47,6 +52,15 @@ std::size_t stack_bytes(const Slave& slave, const void* frame) {
 std::size_t largest_block(const Slave& slave, const void* frame) {
   constexpr std::size_t kStep = 1024;
   return slave.heap.largest((stack_bytes(slave, frame) / kStep + 1) * kStep);
+}
+
+// allocate() returns an offset in the slot, or LdmHeap::kNone.
+std::size_t allocate(Slave& slave, std::size_t bytes, const void* frame,
+                     const void* pc) {
+  const std::size_t stack = stack_bytes(slave, frame);
+  const std::size_t offset = slave.heap.allocate(bytes, stack);
+  if (slave.observer) slave.observer->allocated(offset, bytes, stack, pc);
+  return offset;
 }
 
 void report_misaligned(int bytes, const void* pc) {
@@ -111,11 +125,8 @@ int athread_get_cgn() { return _CGN; }
 
 void* ldm_malloc(std::size_t bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc");
-  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
-  const std::size_t offset = slave.heap.allocate(bytes, stack);
-  if (slave.observer) {
-    slave.observer->allocated(offset, bytes, stack, SWAMP_SUNWAY_CALLER());
-  }
+  const std::size_t offset =
+      allocate(slave, bytes, __builtin_frame_address(0), SWAMP_SUNWAY_CALLER());
   return offset == sunway::LdmHeap::kNone ? nullptr : slave.slot + offset;
 }
 
@@ -138,14 +149,11 @@ unsigned get_allocatable_size() {
 
 void* ldm_malloc_max(std::size_t* bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc_max");
-  *bytes = largest_block(slave, __builtin_frame_address(0));
-  if (*bytes == 0) return nullptr;
-  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
-  const std::size_t offset = slave.heap.allocate(*bytes, stack);
-  if (slave.observer) {
-    slave.observer->allocated(offset, *bytes, stack, SWAMP_SUNWAY_CALLER());
-  }
-  return slave.slot + offset;
+  const void* frame = __builtin_frame_address(0);
+  *bytes = largest_block(slave, frame);
+  return *bytes == 0 ? nullptr
+                     : slave.slot + allocate(slave, *bytes, frame,
+                                             SWAMP_SUNWAY_CALLER());
 }
 
 void ldm_free_all() {
@@ -170,13 +178,22 @@ void penv_slave0_cycle_count(unsigned long* cycles) {
   *cycles = athread_stime_cycle() - counted_from;
 }
 
-void flush_slave_cache() {}
-void evict_slave_cache() {}
-void evict_slave_cache_cont(volatile void*, volatile void*) {}
-int set_cache_size(int) { return 0; }
-int set_ptr_uncached(void**) { return 0; }
+void evict_slave_cache_cont(volatile void* begin, volatile void* end) {
+  if (sunway::SlaveObserver* own = own_observer()) own->evicts(begin, end);
+}
+void evict_slave_cache() { evict_slave_cache_cont(nullptr, nullptr); }
+void flush_slave_cache() { evict_slave_cache(); }
+int set_cache_size(int) {
+  if (sunway::SlaveObserver* own = own_observer()) own->not_cached(nullptr);
+  return 0;
+}
+int set_ptr_uncached(void** pointer) {
+  sunway::SlaveObserver* own = own_observer();
+  if (own != nullptr && *pointer != nullptr) own->not_cached(*pointer);
+  return 0;
+}
 int set_ptr_cached(void**) { return 0; }
-long get_slave_cache_size() { return 0; }
+long get_slave_cache_size() { return _cache_size * 1024L; }
 void CRTS_memb() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // simd.h calls this if the address of a vector is not a multiple of its size.

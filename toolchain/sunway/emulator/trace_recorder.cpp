@@ -63,17 +63,12 @@ class Recorder final : public SlaveObserver {
   explicit Recorder(Slave& slave) : slave_(slave) {}
   std::vector<Op> ops;
 
-  void thread_begins() override {}
-  void launched() override {}
   void function_begins() override {
     released_.clear();
     acquired_.clear();
     last_ = thread_time();
   }
   void function_ends() override { computed(); }
-  std::size_t stack_bytes() const noexcept override { return 0; }
-  void turn_lost() noexcept override {}
-  void turn_regained() override {}
 
   void issue(const Transfer& t, const void*, bool) override {
     record(t);
@@ -93,6 +88,8 @@ class Recorder final : public SlaveObserver {
     return true;
   }
   void broadcast(const Transfer&, const void*) override {}
+  void evicts(const volatile void*, const volatile void*) override {}
+  void not_cached(const volatile void*) override {}
   void dma_barrier() override {
     computed();
     add(Op::What::complete, "dma_barrier", &slave_, 0);
@@ -108,7 +105,6 @@ class Recorder final : public SlaveObserver {
     raise(rma.local_reply);
     last_ = thread_time();
   }
-  void rma_barrier() override {}
   void fetched(const Transfer& t, const void*) override {
     transfer(Op::What::rma, t.call, t.length);
     if (t.reply == nullptr) {
@@ -148,7 +144,6 @@ class Recorder final : public SlaveObserver {
   }
   void allocated(std::size_t, std::size_t, std::size_t, const void*) override {}
   void freed(std::size_t, std::size_t, std::size_t, const void*) override {}
-  void freed_all() override {}
 
   void releases(Sync kind, Word object, std::uint64_t number) override {
     computed();

@@ -55,9 +55,10 @@ Words headers_for(const std::string& errors);
 // and counts floating-point operations and accesses.
 std::string with_tests(const std::string& assembly);
 
-// addresses_remote_ldm() returns whether slave code computes addresses in
-// another slave's LDM. Here they would be addresses of something else.
-bool addresses_remote_ldm(const std::string& preprocessed);
+// with_remote_ldm() replaces the addresses in another slave's LDM that slave
+// code computes, `address | slave << 20 | 1L << 45` in any order, by calls of
+// the emulator. It returns "" if it cannot.
+std::string with_remote_ldm(const std::string& preprocessed);
 
 // compiler() returns "gcc" or "g++".
 std::string compiler(const Options& options);

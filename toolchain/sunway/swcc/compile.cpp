@@ -82,6 +82,9 @@ Words flags(const Options& options, const std::string& source) {
             "-Wno-psabi",
             "-fno-optimize-sibling-calls",
             slave ? "-D__sw_slave__" : "-D__sw_host__"};
+  if (options.uncached_unknown) {
+    all.push_back("-DSWAMP_SUNWAY_UNCACHED_UNKNOWN");
+  }
   if (options.simd) all.push_back(slave ? "-D_SIMD_SLAVE" : "-D_SIMD_HOST");
   if (!options.debug) all.push_back("-g1");  // line numbers for reports
   const bool cplusplus =
@@ -169,6 +172,19 @@ bool spawns(const std::string& object) {
                    {"__real_athread_", "athread_spawn_", "athread_create_"});
 }
 
+// weaken_common() makes global __uncached variables without an initializer
+// weak: as with -fcommon, several objects may define them.
+void weaken_common(const std::string& object) {
+  const std::string image = read_file(object);
+  if (!ElfObject::is_one(image)) return;
+  Words command{"objcopy"};
+  for (const std::string& name : ElfObject(image).zeros("swamp_uncached")) {
+    command.push_back("--weaken-symbol=" + name);
+  }
+  command.push_back(object);
+  if (command.size() > 2) run_or_exit(command);
+}
+
 // add_checked() compiles a source a second time, with a call for every load and
 // store, and adds the result to the object, with the call graph of the first
 // time.
@@ -214,6 +230,7 @@ void add_checked(const Options& options, const std::string& source,
     write_file(assembly, slave ? with_tests(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
+  weaken_common(checked);
   Words add{"objcopy"};
   const auto section = [&](const std::string& name, const std::string& file) {
     add.insert(add.end(), {"--add-section", name + "=" + file,
@@ -374,8 +391,12 @@ std::string rewritten(const Options& options, const std::string& source,
     fail(source +
          ": inline assembly of the machine is not emulated, except for "
          "some scalar instructions" +
-         (found.empty() ? "" : "; it has" + found) +
-         ": write C, or guard it by a macro");
+         (found.empty() ? "" : "; it has" + found) + ": write C" +
+         (refused.count("vlenma") != 0
+              ? " (for a sum with element i of w: sum = "
+                "simd_vmas(simd_vcpyfs(w[i]), x, sum))"
+              : "") +
+         ", or guard it by a macro");
   }
   const std::string hint = advice(source, left);
   if (!hint.empty()) fail(hint);
@@ -383,15 +404,15 @@ std::string rewritten(const Options& options, const std::string& source,
 }
 
 // compiled() compiles the source and returns the file that was compiled: the
-// source, or a rewritten copy if gcc refuses it.
-std::string compiled(const Options& options, const std::string& source,
+// source, or a rewritten copy if gcc refuses it. It sets
+// options.uncached_unknown if gcc refuses the section of __uncached variables.
+std::string compiled(Options& options, const std::string& source,
                      const std::string& output) {
   const std::string ending = ending_of(options, source);
   Words whole =
       command(options, flags(options, source), options.rest, source, output);
   const bool assembly = ending == ".s" || ending == ".S";
-  if ((!has(options.rest, "-c") && !assembly) ||
-      is_fortran(named(options, source))) {
+  if (is_fortran(named(options, source))) {
     run_or_exit(whole);
     return source;
   }
@@ -408,38 +429,68 @@ std::string compiled(const Options& options, const std::string& source,
          ": assembly of the machine is not emulated; write the file in C");
   }
   if (code != 0) {
-    return rewritten(options, source, output, read_file(errors), code);
+    const std::string text = read_file(errors);
+    const auto says = [&](const char* words) {
+      return text.find(words) != std::string::npos;
+    };
+    if (!options.uncached_unknown &&
+        (says("section attribute ") || says("section of ") ||
+         says("section type "))) {
+      options.uncached_unknown = true;
+      return compiled(options, source, output);
+    }
+    if (!has(options.rest, "-c")) {
+      std::fputs(text.c_str(), stderr);
+      leave(code);
+    }
+    return rewritten(options, source, output, text, code);
   }
   std::fputs(read_file(errors).c_str(), stderr);
   return source;
 }
 
-void compile_one(const Options& options, const std::string& source,
+// compile_remote() compiles a rewritten copy of slave code that computes
+// addresses in another slave's LDM, and sets `what` to it.
+void compile_remote(const Options& options, const std::string& source,
+                    const std::string& output, std::string& what) {
+  const bool cplusplus =
+      options.cplusplus || is_cplusplus(named(options, source));
+  const std::string text = what == source
+                               ? preprocessed(options, source, cplusplus, {})
+                               : read_file(what);
+  const std::string remote = with_remote_ldm(text);
+  if (remote == text) return;
+  remove_on_failure(output);
+  if (remote.empty()) {
+    fail(source +
+         ": computes an address in another slave's LDM (1L << 45) in a way "
+         "that is not emulated: write it as address | slave << 20 | 1L << 45, "
+         "or use CRTS_rma_put and CRTS_rma_get");
+  }
+  what = temporary_file(cplusplus ? ".ii" : ".i");
+  write_file(what, remote);
+  Words user = without_dependencies(options.rest);
+  user.push_back("-w");
+  run_or_exit(command(options, flags(options, what), user, what, output));
+}
+
+void compile_one(Options options, const std::string& source,
                  const std::string& output) {
-  const std::string what = compiled(options, source, output);
+  std::string what = compiled(options, source, output);
   const std::string ending = ending_of(options, source);
   if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
-  if (options.side == Options::Side::slave) {
-    const bool cplusplus =
-        options.cplusplus || is_cplusplus(named(options, source));
-    if (addresses_remote_ldm(preprocessed(options, source, cplusplus, {}))) {
-      remove_on_failure(output);
-      fail(source +
-           ": computes an address in another slave's LDM (1L << 45), which is "
-           "not emulated: use CRTS_rma_get or CRTS_rma_put");
-    }
-    if (calls_any(output, {"GOMP_", "omp_"})) {
-      remove_on_failure(output);
-      fail(source +
-           ": OpenMP in slave code (parallel, target, omp_get_thread_num()) is "
-           "not emulated: spawn the loop with athread_spawn, and divide it by "
-           "_PEN");
-    }
-  } else if (is_sanitized(options) || !spawns(output)) {
-    return;
-  }
+  const bool slave = options.side == Options::Side::slave;
+  if (slave) compile_remote(options, source, output, what);
+  weaken_common(output);
+  if (!slave && (is_sanitized(options) || !spawns(output))) return;
   // A later make must not link an object that lacks its second copy.
   remove_on_failure(output);
+  if (slave && calls_any(output, {"GOMP_", "omp_"})) {
+    fail(source +
+         ": OpenMP in slave code (parallel, target, omp_get_thread_num()) is "
+         "not emulated: spawn the loop with athread_spawn, and divide it by "
+         "_PEN");
+  }
   add_checked(options, what, output);
   remove_on_failure("");
 }

@@ -1,8 +1,10 @@
 // What swcc makes of gcc's messages.
 #include <algorithm>
+#include <map>
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "toolchain/sunway/swcc/actions.h"
@@ -115,23 +117,137 @@ Words headers_for(const std::string& errors) {
   return headers;
 }
 
-bool addresses_remote_ldm(const std::string& preprocessed) {
-  // 1L << 45, as in (1L << 45) | slave << 20 | address
-  const std::vector<Token> tokens = tokens_of(preprocessed);
-  const auto number = [&](std::size_t i, const char* digits) {
-    const std::string& text = tokens[i].text;
-    const std::size_t length = std::string(digits).size();
-    return text.compare(0, length, digits) == 0 &&
-           text.find_first_not_of("uUlL", length) == std::string::npos;
-  };
-  for (std::size_t i = 0; i + 2 < tokens.size(); ++i) {
-    if (tokens[i].foreign) continue;
+namespace {
+
+// Remote rewrites addresses in another slave's LDM.
+class Remote {
+ public:
+  explicit Remote(const std::string& text) : tokens_(tokens_of(text)) {}
+
+  // rewrite() returns the new source: the old one if there is no such address,
+  // and "" if one cannot be rewritten.
+  std::string rewrite() {
+    for (std::size_t i = 0; i + 2 < tokens_.size(); ++i) {
+      const std::size_t length = bit_at(i);
+      if (length == 0) continue;
+      const bool declares = i > 2 && tokens_[i - 1].text == "=" &&
+                            tokens_[i - 2].is_name && is(i + length, ", ;") &&
+                            (tokens_[i - 3].is_name || is(i - 3, ","));
+      if (declares) {
+        names_[tokens_[i - 2].text] = end_of_block(i);
+        i += length;
+      } else if (!replace(i, i + length)) {
+        return "";
+      }
+    }
+    std::string out;
+    for (const Token& token : tokens_) out += token.before + token.text;
+    return out;
+  }
+
+ private:
+  // bit_at() returns the number of tokens if the bit of such addresses begins
+  // here: 1L << 45, or a variable with this value.
+  std::size_t bit_at(std::size_t i) const {
+    const auto number = [&](std::size_t at, const std::string& digits) {
+      const std::string& text = tokens_[at].text;
+      return text.compare(0, digits.size(), digits) == 0 &&
+             text.find_first_not_of("uUlL", digits.size()) == std::string::npos;
+    };
+    if (tokens_[i].foreign) return 0;
+    const auto name = names_.find(tokens_[i].text);
     if (number(i, "0x200000000000") ||
-        (number(i, "1") && tokens[i + 1].text == "<<" && number(i + 2, "45"))) {
-      return true;
+        (name != names_.end() && i < name->second)) {
+      return 1;
+    }
+    return number(i, "1") && tokens_[i + 1].text == "<<" && number(i + 2, "45")
+               ? 3
+               : 0;
+  }
+  std::size_t end_of_block(std::size_t i) const {
+    while (i > 0 && tokens_[i].text != "{") {
+      --i;
+      if (tokens_[i].text == "}") i = opening(tokens_, i);
+    }
+    return i > 0 ? matching(tokens_, i) : tokens_.size();
+  }
+  bool is(std::size_t i, const char* words) const {
+    const std::string& text = tokens_[i].text;
+    return text.empty() ||
+           (" " + std::string(words) + " ").find(" " + text + " ") !=
+               std::string::npos;
+  }
+  // split() adds the begins and ends of the operands of `|` in [begin, end),
+  // also of those in parentheses.
+  void split(std::size_t begin, std::size_t end,
+             std::vector<std::pair<std::size_t, std::size_t>>& operands) const {
+    std::size_t first = begin;
+    bool any = false;
+    for (std::size_t i = begin; i <= end; ++i) {
+      if (i < end && is(i, "( [ {")) i = matching(tokens_, i);
+      if (i < end && tokens_[i].text != "|") continue;
+      any = any || i < end;
+      if (any && tokens_[first].text == "(" &&
+          matching(tokens_, first) + 1 == i) {
+        split(first + 1, i - 1, operands);
+      } else {
+        operands.emplace_back(first, i);
+      }
+      first = i + 1;
     }
   }
-  return false;
+  bool replace(std::size_t begin, std::size_t end) {
+    std::vector<std::pair<std::size_t, std::size_t>> operands;
+    std::size_t first = 0, last = 0;
+    for (;;) {
+      while (!is(begin - 1, "( [ { , ; = ? : && || return")) {
+        --begin;
+        if (is(begin, ") ] }")) begin = opening(tokens_, begin);
+      }
+      while (!is(end, ") ] } , ; ? : && ||")) {
+        if (is(end, "( [ {")) end = matching(tokens_, end);
+        ++end;
+      }
+      std::vector<std::pair<std::size_t, std::size_t>> found;
+      split(begin, end, found);
+      if (found.size() > 1) {
+        operands = found;
+        first = begin;
+        last = end;
+      } else if (!operands.empty()) {
+        break;
+      }
+      if (tokens_[begin - 1].text != "(" || tokens_[end].text != ")") break;
+      --begin;
+      ++end;
+    }
+    if (operands.size() != 3) return false;
+    // The lines stay as they are.
+    std::string call = "swamp_remote_ldm(";
+    std::size_t operand = 0;
+    for (std::size_t i = first; i < last; ++i) {
+      if (i != first) call += tokens_[i].before;
+      if (operand == 3 || i < operands[operand].first) continue;
+      if (i == operands[operand].first) call += "(unsigned long)(";
+      call += tokens_[i].text;
+      if (i + 1 == operands[operand].second) {
+        call += ++operand < 3 ? ")," : ")";
+      }
+    }
+    tokens_[first].text = call + ")";
+    for (std::size_t i = first + 1; i < last; ++i) tokens_[i] = {};
+    return true;
+  }
+
+  std::vector<Token> tokens_;
+  // Variables with the bit, and where their block ends.
+  std::map<std::string, std::size_t> names_;
+};
+
+}  // namespace
+
+std::string with_remote_ldm(const std::string& preprocessed) {
+  return Remote(preprocessed).rewrite();
 }
 
 }  // namespace swcc

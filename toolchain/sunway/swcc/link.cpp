@@ -290,15 +290,15 @@ std::string assembled(const std::string& lines) {
   return object;
 }
 
-// share_object() returns an object with the bounds of the section that holds
-// the variables that all slaves share.
-std::string share_object() {
+// bounds_object() returns an object with the bounds of a section of variables.
+std::string bounds_object(const std::string& section) {
   return assembled(
       "\t.section .data.rel.ro,\"aw\",@progbits\n"
       "\t.balign 8\n"
-      "\t.globl swamp_shared_ldm_bounds\n"
-      "swamp_shared_ldm_bounds:\n"
-      "\t.quad __start_swamp_shared_ldm, __stop_swamp_shared_ldm\n");
+      "\t.globl " +
+      section + "_bounds\n" + "\t.weak __start_" + section + ", __stop_" +
+      section + "\n" + section + "_bounds:\n" + "\t.quad __start_" + section +
+      ", __stop_" + section + "\n");
 }
 
 // image_object() returns an object that holds a file between two symbols.
@@ -388,11 +388,15 @@ void link(const Options& options) {
   const Renames renames = write_renames(names);
   require_slave_code(parts, names);
   require_slave_side(parts, names);
-  bool shares = false;
+  std::set<std::string> sections;
   for_objects(parts, [&](const Member&, const ElfObject& object) {
-    shares = shares || object.has_section("swamp_shared_ldm");
+    for (const char* name : {"swamp_shared_ldm", "swamp_uncached"}) {
+      if (object.has_section(name)) sections.insert(name);
+    }
   });
-  if (shares) parts.push_back({share_object(), false, false, false, {}, ""});
+  for (const std::string& name : sections) {
+    parts.push_back({bounds_object(name), false, false, false, {}, ""});
+  }
   const auto fortran = wanted.lower_bound("_gfortran_");
   if (fortran != wanted.end() && fortran->rfind("_gfortran_", 0) == 0) {
     parts.push_back({"-lgfortran", false, false, false, {}, ""});

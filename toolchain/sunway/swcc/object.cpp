@@ -57,6 +57,15 @@ class View {
       }
     }
   }
+  // names() returns the names of the symbols that are wanted.
+  template <class IsWanted>
+  std::set<std::string> names(IsWanted is_wanted) const {
+    std::set<std::string> all;
+    for_symbols([&](const Elf64_Sym& symbol, const std::string& name) {
+      if (is_wanted(symbol)) all.insert(name);
+    });
+    return all;
+  }
 
  private:
   const std::string& image_;
@@ -148,17 +157,33 @@ std::string ElfObject::section(const std::string& name) const {
 }
 
 std::set<std::string> ElfObject::functions() const {
-  std::set<std::string> names;
-  View(image_).for_symbols(
-      [&](const Elf64_Sym& symbol, const std::string& name) {
-        const auto type = ELF64_ST_TYPE(symbol.st_info);
-        if (symbol.st_shndx != SHN_UNDEF &&
-            (type == STT_FUNC || type == STT_GNU_IFUNC) &&
-            ELF64_ST_BIND(symbol.st_info) != STB_LOCAL) {
-          names.insert(name);
-        }
-      });
-  return names;
+  return View(image_).names([](const Elf64_Sym& symbol) {
+    const auto type = ELF64_ST_TYPE(symbol.st_info);
+    return symbol.st_shndx != SHN_UNDEF &&
+           (type == STT_FUNC || type == STT_GNU_IFUNC) &&
+           ELF64_ST_BIND(symbol.st_info) != STB_LOCAL;
+  });
+}
+
+std::set<std::string> ElfObject::undefined() const {
+  return View(image_).names([](const Elf64_Sym& symbol) {
+    return symbol.st_shndx == SHN_UNDEF && symbol.st_name != 0;
+  });
+}
+
+std::set<std::string> ElfObject::zeros(const std::string& section_name) const {
+  const View view(image_);
+  return view.names([&](const Elf64_Sym& symbol) {
+    if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT ||
+        ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL ||
+        symbol.st_shndx >= view.sections()) {
+      return false;
+    }
+    const Elf64_Shdr section = view.section(symbol.st_shndx);
+    return view.section_name(section) == section_name &&
+           image_.substr(section.sh_offset + symbol.st_value, symbol.st_size)
+                   .find_first_not_of('\0') == std::string::npos;
+  });
 }
 
 std::map<std::string, long> ElfObject::thread_locals() const {
@@ -171,15 +196,6 @@ std::map<std::string, long> ElfObject::thread_locals() const {
         }
       });
   return sizes;
-}
-
-std::set<std::string> ElfObject::undefined() const {
-  std::set<std::string> names;
-  View(image_).for_symbols(
-      [&](const Elf64_Sym& symbol, const std::string& name) {
-        if (symbol.st_shndx == SHN_UNDEF && !name.empty()) names.insert(name);
-      });
-  return names;
 }
 
 std::set<std::string> ElfObject::code_groups() const {

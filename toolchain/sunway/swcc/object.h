@@ -39,6 +39,9 @@ class ElfObject {
   // other objects, undefined() the names that it needs.
   std::set<std::string> functions() const;
   std::set<std::string> undefined() const;
+  // zeros() returns the names of the global variables in a section of which all
+  // bytes are 0.
+  std::set<std::string> zeros(const std::string& section_name) const;
   // code_groups() returns the names of the section groups, of which the linker
   // keeps one, that hold code or tables of virtual functions. Slaves and the
   // master must not share these.

@@ -225,7 +225,9 @@ std::string usage() {
          "                         FILE:LINE\n"
          "  SWAMP_CHECK_TIMEOUT    seconds without progress before a hang is "
          "reported: 8\n"
-         "  SWAMP_CHECK_MAIN_ACCESS=1  report direct access to main memory\n";
+         "  SWAMP_CHECK_MAIN_ACCESS=1  report direct access to main memory\n"
+         "  SWAMP_CHECK_CACHE=1    report stale reads of the slaves' data "
+         "caches\n";
 }
 
 Words expanded(const Words& words) {

@@ -17,8 +17,9 @@ struct Options {
   Action action = Action::link;
   bool cplusplus = false;  // called by a name that ends in ++
   bool simd = false;
-  bool old = false;    // sw5cc or its options were used
-  bool debug = false;  // -g was given
+  bool old = false;               // sw5cc or its options were used
+  bool debug = false;             // -g was given
+  bool uncached_unknown = false;  // see side.h
   bool shared = false;
   bool ldm_map = false;      // -mldm-map
   bool relocatable = false;  // -r, or called as swld

@@ -81,8 +81,7 @@ void report_clash(const Access& first, const Access& second) {
   report(
       {"overlap", writer.pc, writer.slave,
        "writes " + std::to_string(end - begin) + " bytes at " +
-           describe(begin) + " that cg " + std::to_string(other.slave->group) +
-           " slave " + std::to_string(other.slave->id) +
+           describe(begin) + " that " + name_of(other.slave) +
            (other.write ? " writes" : " reads") +
            " too, with no synchronisation between them: the result depends on "
            "the order; give each slave its own part, or synchronise "
@@ -144,9 +143,8 @@ void search(std::vector<Access>& all) {
       if (last_direct != nullptr && shares_word(*last_direct, access)) {
         report({"overlap", access.pc, access.slave,
                 "stores " + describe(access.begin) +
-                    ", a part of a 4-byte word of which cg " +
-                    std::to_string(last_direct->slave->group) + " slave " +
-                    std::to_string(last_direct->slave->id) +
+                    ", a part of a 4-byte word of which " +
+                    name_of(last_direct->slave) +
                     " stores another part: the machine writes whole words, so "
                     "one of the two is lost; use 4 bytes for each",
                 last_direct->pc});

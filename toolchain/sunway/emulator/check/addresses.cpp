@@ -15,6 +15,7 @@
 #include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -41,8 +42,7 @@ std::string describe(std::uintptr_t address) {
                                                    slave->slot))
                 : variable.name + " + " +
                       std::to_string(address - statics - variable.begin)) +
-           " of the LDM of cg " + std::to_string(slave->group) + " slave " +
-           std::to_string(slave->id);
+           " of the LDM of " + name_of(slave);
   }
   const Allocation allocation = find_allocation(address);
   if (allocation.bytes != 0) {

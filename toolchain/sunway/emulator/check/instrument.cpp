@@ -47,7 +47,10 @@ void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
     check_of(*slave)->atomic(address, bytes, writes, pc);
   } else if (slave == nullptr) {
     swamp::sunway::check::master_reads(address, bytes, pc, true);
-    if (writes) swamp::sunway::check::master_sets_flag(address, bytes);
+    if (!writes) return;
+    swamp::sunway::check::master_sets_flag(address, bytes);
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    swamp::sunway::check::changes_main(begin, begin + bytes, nullptr, pc);
   }
 }
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/cache.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/replay.h"
 #include "toolchain/sunway/emulator/host_process.h"
@@ -305,6 +306,8 @@ bool wants_to_wait() noexcept {
 void master_stores(const volatile void* address, std::size_t bytes,
                    const void* pc, bool is_volatile) {
   check_ldm(address, bytes, "writes ", pc);
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  changes_main(begin, begin + bytes, nullptr, pc);
   if (!is_volatile) return;
   polls.store(0, std::memory_order_relaxed);
   master_sets_flag(address, bytes);

@@ -52,7 +52,7 @@ struct Launches {
 struct State {
   std::vector<Replay> replays;
   SlaveFunction function = nullptr;
-  unsigned long started = 0;
+  unsigned long started = 0;  // in CPU time
   unsigned long spent = 0;
   std::set<std::pair<SlaveFunction, unsigned>> launched;
   std::map<SlaveFunction, Launches> launches;
@@ -211,7 +211,7 @@ void start_replays(unsigned mask) {
     if (launches.why == nullptr) launches.why = why;
   }
   if (runs == 0) return;
-  state().started = nanoseconds();
+  state().started = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
   keep_written(true);
   for (int i = 0; i < runs; ++i) {
     int ends[2];
@@ -240,7 +240,8 @@ void end_replays() {
   State& all = state();
   if (all.replays.empty()) return;
   const unsigned long now = nanoseconds();
-  const unsigned long elapsed = now - all.started;
+  const unsigned long elapsed =
+      nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - all.started;
   const unsigned long allowed = kSecond + 4 * elapsed;
   // The runs take a multiple of the time that the launch took.
   const bool wanted =
@@ -257,13 +258,13 @@ void end_replays() {
   }
   const bool any_waits = any_asynchronous() || settings().schedule_seed;
   bool any_file = false;
+  const char* why_not = nullptr;
   for (const Replay& replay : all.replays) {
     if (wanted && !any_file && !reported() &&
         (replay.order.interleaved || any_waits)) {
-      const unsigned long deadline = settings().schedules < 0
-                                         ? now + allowed
-                                         : nanoseconds() + 10 * allowed;
-      Outcome outcome = receive(replay.channel, deadline);
+      Outcome outcome =
+          receive(replay.channel, replay.child,
+                  settings().schedules < 0 ? allowed : 10 * allowed);
       if (compare_replay(replay, outcome)) {
         (void)end_child(replay);
         continue;
@@ -271,17 +272,19 @@ void end_replays() {
       const bool ended = outcome.done;
       const int signal = end_child(replay);
       // SIGSYS: its slaves used files, which must not happen twice.
-      if (signal == SIGSYS && launches.again != 0) {
-        --launches.again;
-        launches.why = "slaves use files";
-        any_file = true;
-      }
+      any_file = signal == SIGSYS;
+      if (any_file) why_not = "slaves use files";
+      if (!ended && signal == SIGKILL) why_not = "another order takes too long";
       if (!ended && signal != 0 && signal != SIGKILL && signal != SIGSYS) {
         report_crash(signal, replay.order);
       }
       continue;
     }
     (void)end_child(replay);
+  }
+  if (why_not != nullptr) {
+    --launches.again;
+    launches.why = why_not;
   }
   all.replays.clear();
   keep_written(false);

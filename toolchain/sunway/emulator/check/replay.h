@@ -56,9 +56,9 @@ struct Outcome {
 // usages() returns the usage of all slaves of this process.
 std::vector<Usage> usages();
 
-// receive() waits until the child has sent its end or until
-// `deadline` (in nanoseconds()).
-Outcome receive(int channel, unsigned long deadline);
+// receive() waits until the child has sent its end or has taken `most`
+// nanoseconds of CPU time.
+Outcome receive(int channel, pid_t child, unsigned long most);
 // read_bytes() reads the child's memory. Returns how many of the bytes are
 // mapped, or -1 if the child has ended.
 long read_bytes(int channel, std::uintptr_t address, std::size_t bytes,

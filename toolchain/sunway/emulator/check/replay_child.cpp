@@ -28,8 +28,6 @@
 namespace swamp::sunway::check {
 namespace {
 
-constexpr unsigned long kMillisecond = 1000000;
-
 // Head precedes every message.
 struct Head {
   bool is_end;
@@ -59,17 +57,33 @@ bool send_all(int channel, const void* data, std::size_t bytes) {
   return true;
 }
 
-// receive_all() returns false at the end of the stream or of the time.
+// Limit is the CPU time that a child may take, because the machine may be busy
+// otherwise, and ten times as long if the child only waits.
+struct Limit {
+  pid_t child;
+  unsigned long most;
+  unsigned long begin = nanoseconds();
+
+  bool is_over() const {
+    clockid_t clock = 0;
+    return nanoseconds() - begin > 10 * most ||
+           (clock_getcpuclockid(child, &clock) == 0 &&
+            nanoseconds(clock) > most);
+  }
+};
+
+// receive_all() returns false at the end of the stream or at the limit.
 bool receive_all(int channel, void* data, std::size_t bytes,
-                 unsigned long deadline) {
+                 const Limit* limit = nullptr) {
+  constexpr int kMilliseconds = 20;
   auto* at = static_cast<char*>(data);
   while (bytes != 0) {
-    if (deadline != 0) {
-      const unsigned long now = nanoseconds();
-      if (now >= deadline) return false;
+    if (limit != nullptr) {
       pollfd one{channel, POLLIN, 0};
-      const auto wait = static_cast<int>((deadline - now) / kMillisecond + 1);
-      if (poll(&one, 1, wait) <= 0) continue;
+      if (poll(&one, 1, kMilliseconds) <= 0) {
+        if (limit->is_over()) return false;
+        continue;
+      }
     }
     const ssize_t got = recv(channel, at, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
@@ -92,13 +106,14 @@ std::vector<Usage> usages() {
   return all;
 }
 
-Outcome receive(int channel, unsigned long deadline) {
+Outcome receive(int channel, pid_t child, unsigned long most) {
+  const Limit limit{child, most};
   Outcome outcome;
   Head head;
-  while (receive_all(channel, &head, sizeof head, deadline)) {
+  while (receive_all(channel, &head, sizeof head, &limit)) {
     if (!head.is_end) {
       std::string text(head.text, ' ');
-      if (!receive_all(channel, text.data(), head.text, deadline)) break;
+      if (!receive_all(channel, text.data(), head.text, &limit)) break;
       outcome.findings.push_back(
           {head.category, head.pc, head.slave, text, head.clash});
       continue;
@@ -106,9 +121,9 @@ Outcome receive(int channel, unsigned long deadline) {
     outcome.written.resize(head.written);
     outcome.usages.resize(head.usages);
     if (receive_all(channel, outcome.written.data(),
-                    head.written * sizeof(Written), deadline) &&
+                    head.written * sizeof(Written), &limit) &&
         receive_all(channel, outcome.usages.data(), head.usages * sizeof(Usage),
-                    deadline)) {
+                    &limit)) {
       outcome.done = true;
     }
     break;
@@ -121,8 +136,8 @@ long read_bytes(int channel, std::uintptr_t address, std::size_t bytes,
   const Request request{address, bytes};
   long there = 0;
   if (!send_all(channel, &request, sizeof request) ||
-      !receive_all(channel, &there, sizeof there, 0) || there < 0 ||
-      !receive_all(channel, out, static_cast<std::size_t>(there), 0)) {
+      !receive_all(channel, &there, sizeof there) || there < 0 ||
+      !receive_all(channel, out, static_cast<std::size_t>(there))) {
     return -1;
   }
   return there;
@@ -172,7 +187,7 @@ void send_end(int channel) {
 [[noreturn]] void serve_bytes(int channel) {
   Request request;
   std::vector<std::byte> bytes;
-  while (receive_all(channel, &request, sizeof request, 0)) {
+  while (receive_all(channel, &request, sizeof request)) {
     bytes.resize(request.bytes);
     const long there =
         read_own_bytes(request.address, request.bytes, bytes.data());

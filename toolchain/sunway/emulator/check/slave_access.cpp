@@ -33,6 +33,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   resume();  // others may have run in the meantime
   if (is_volatile) last_flag_ = begin;
   if (!slave_.in_ldm(address, 1)) {
+    if (const Slave* owner = remote_owner(begin)) return read_remote(*owner);
     if (is_volatile) {
       read_flag_ = true;
       if (waits) waits_for(begin, end);
@@ -46,6 +47,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     if (!in_flight_.empty()) in_flight_.accesses_main(begin, end, false, pc);
     if (check_main(begin, bytes, false, pc) && !is_volatile) {
       check_set(begin, bytes, pc);
+      if (cache_ != nullptr) cache_->read(begin, end, pc);
     }
     end_access();
     return;
@@ -145,6 +147,7 @@ void SlaveCheck::loop_reads(const LoopAccess& read, unsigned long iterations,
   direct_.log_write();
   progress_.read_many(range.begin, iterations);
   check_set(read.first, read.kind & 0xff, pc);
+  if (cache_ != nullptr) cache_->read(range.begin, range.end, pc);
   direct_.read(range.begin, range.end, pc);
 }
 
@@ -181,6 +184,9 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   resume();
   progress_.wrote(begin);
   if (!slave_.in_ldm(address, 1)) {
+    if (const Slave* owner = remote_owner(begin)) {
+      return write_remote(*owner, begin, bytes, pc);
+    }
     write_main(begin, end, is_volatile, pc);
     return;
   }
@@ -196,11 +202,32 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   end_access();
 }
 
+void SlaveCheck::read_remote(const Slave& owner) {
+  // What the owner did before is known to a slave that polls its LDM.
+  if (owner.state != SlaveState::without_turn) {
+    check_of(owner)->clock_.release(&owner);
+    clock_.acquire(&owner);
+  }
+  end_access();
+}
+
+void SlaveCheck::write_remote(const Slave& owner, std::uintptr_t begin,
+                              std::size_t bytes, const void* pc) {
+  constexpr const char* kCall = "a store";
+  auto* at = reinterpret_cast<std::byte*>(begin);
+  const auto length = static_cast<long>(bytes);
+  if (reaches(owner, at, length, kCall, pc)) {
+    check_of(owner)->received(at, length, slave_, nullptr, kCall, pc);
+  }
+  end_access();
+}
+
 void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
                             bool is_volatile, const void* pc) {
   const auto* address = reinterpret_cast<const void*>(begin);
   if (!check_main(begin, end - begin, true, pc)) return;
   if (is_volatile) clock_.release(address);
+  changes_main(begin, end, &slave_, pc);
   in_flight_.accesses_main(begin, end, true, pc);
   args_written(address, end - begin);
   direct_.write(begin, end, pc);

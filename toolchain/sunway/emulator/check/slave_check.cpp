@@ -35,6 +35,7 @@ SlaveCheck::SlaveCheck(Slave& slave)
       stack_(slave, fast_),
       progress_(slave),
       direct_(slave, clock_),
+      cache_(DataCache::make(slave)),
       reports_main_(settings().main_access),
       lines_(settings().lines) {}
 
@@ -59,6 +60,7 @@ void SlaveCheck::thread_begins() {
                 Shadow::kBelow);
   fast_.slot = address_of(slave_.slot);
   set_fast_path(fast_);
+  _cache_size = cache_ != nullptr ? DataCache::kBytes / 1024 : 0;
 }
 
 void SlaveCheck::function_begins() {
@@ -91,6 +93,7 @@ void SlaveCheck::function_begins() {
   flags_.fill(0);
   stack_.begin_launch(address_of(here));
   direct_.begin_launch();
+  if (cache_ != nullptr) cache_->clear();
   inbox_.clear();
 }
 
@@ -269,7 +272,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
 void SlaveCheck::blocking(const Transfer& t, const void* pc) {
   if (!allows(t, pc)) return;
   check_buffers(t, pc);
-  carry_out(t);
+  move_data(t, slave_, pc);
   if (!t.writes_main()) {
     Shadow::written(t.ldm, bytes_of(t));
     mark_unset(t);
@@ -418,6 +421,7 @@ void SlaveCheck::freed_all() {
 void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
   direct_.log_write();
   const std::uintptr_t begin = address_of(memory);
+  if (cache_ != nullptr) cache_->evict(begin, begin + bytes);
   clock_.reuse(begin, begin + bytes);
   forget_master_accesses(begin, begin + bytes);
   add_written({begin, begin + bytes, nullptr, &slave_});
@@ -455,6 +459,12 @@ void SlaveCheck::acquires(Sync kind, const volatile void* object,
   clock_.acquire(object, number);
 }
 
+void SlaveCheck::evicts(const volatile void* begin, const volatile void* end) {
+  if (cache_ == nullptr) return;
+  if (begin == nullptr) return cache_->clear();
+  cache_->evict(address_of(begin), address_of(end) + 1);
+}
+
 void SlaveCheck::gives_way() {
   // Enough for a race, and too few to make programs slow.
   constexpr int kMost = 256;
@@ -479,6 +489,7 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
     add_written({begin, begin + bytes, pc, &slave_});
   }
   resume();
+  if (writes) changes_main(begin, begin + bytes, &slave_, pc);
   if (writes && begin != progress_.last_read()) progress_.forget_reads();
   (void)progress_.read(begin, pc, true);
   last_flag_ = begin;

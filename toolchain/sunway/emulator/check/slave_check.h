@@ -6,12 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/cache.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
 #include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/emulator/check/inbox.h"
@@ -73,6 +75,10 @@ class SlaveCheck final : public SlaveObserver {
                 std::uint64_t number) override;
   void acquires(Sync kind, const volatile void* object,
                 std::uint64_t number) override;
+  void evicts(const volatile void* begin, const volatile void* end) override;
+  void not_cached(const volatile void* pointer) override {
+    check::not_cached(pointer);
+  }
   void gives_way() override;
   void tried(const volatile void* word, const void* pc) override;
   void atomic(const volatile void* word, std::size_t bytes, bool writes,
@@ -201,6 +207,16 @@ class SlaveCheck final : public SlaveObserver {
   void check_set(std::uintptr_t begin, std::size_t bytes, const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
+  // remote_owner() returns the slave in whose LDM an address is that the
+  // program may have computed with 1L << 45, or nullptr.
+  static const Slave* remote_owner(std::uintptr_t address) {
+    return machine().remote_addresses ? ldm_owner(address) : nullptr;
+  }
+  // read_remote() and write_remote() are for loads and stores of another
+  // slave's LDM by such an address.
+  void read_remote(const Slave& owner);
+  void write_remote(const Slave& owner, std::uintptr_t begin, std::size_t bytes,
+                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                   const void* pc);
   // check_main() checks an access of what is not the slave's own LDM, and
@@ -222,6 +238,7 @@ class SlaveCheck final : public SlaveObserver {
   StackCheck stack_;
   Progress progress_;
   DirectLog direct_;
+  const std::unique_ptr<DataCache> cache_;  // nullptr: not checked
   KnownRanges known_ranges_;
   bool send_waits_ = false;  // see Arrival::waits, of the last send
   const std::byte* last_transfer_ = nullptr;  // its side of main memory

@@ -9,6 +9,7 @@
 
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/cache.h"
 #include "toolchain/sunway/emulator/check/ldm_check.h"
 #include "toolchain/sunway/emulator/report.h"
 
@@ -124,7 +125,7 @@ void InFlight::add(const Transfer& t, const void* pc, bool now) {
     // It is written, or will be.
     Shadow::become(t.ldm, bytes_of(t), Shadow::kWatched);
   }
-  if (pending.moved) carry_out(t);
+  if (pending.moved) move_data(t, slave_, pc);
   pending.logged = now;
   if (now) log_transfer(t, slave_, pc, pending.before, clock_.now());
   if (t.writes_main() || pending.moved) {
@@ -236,6 +237,15 @@ bool InFlight::has_changed(const Pending& pending) {
   return !are_in_flight(t.ldm, bytes_of(t));
 }
 
+void move_data(const Transfer& t, const Slave& slave, const void* pc) {
+  if (t.writes_main() && have_caches) {
+    for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
+      changes_main(address_of(main), address_of(main) + bytes, &slave, pc);
+    });
+  }
+  carry_out(t);
+}
+
 void mark_unset(const Transfer& t) {
   if (t.kind != Transfer::Kind::get || !is_unset(t.ldm, bytes_of(t))) return;
   const Unset unset = unset_of(address_of(t.main));
@@ -255,7 +265,7 @@ void InFlight::complete(std::size_t index) {
             &slave_,
             std::string(t.call) + "'s buffer was written before its wait"});
   }
-  if (!pending.moved) carry_out(t);
+  if (!pending.moved) move_data(t, slave_, pending.pc);
   if (!pending.logged) {
     log_transfer(t, slave_, pending.pc, pending.before, clock_.now());
   }

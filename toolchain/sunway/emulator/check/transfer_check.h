@@ -29,6 +29,9 @@ bool check_rules(const Slave& slave, KnownRanges& known_ranges,
                  const Transfer& transfer, const void* pc,
                  const Slave* caller = nullptr);
 
+// move_data() carries out a transfer of `slave`.
+void move_data(const Transfer& transfer, const Slave& slave, const void* pc);
+
 // mark_unset() flags what a get has brought from main memory that nobody wrote.
 void mark_unset(const Transfer& transfer);
 

@@ -27,12 +27,19 @@
 /* Calls of what is not emulated do not compile, instead of doing nothing. */
 #define SWAMP_SUNWAY_REFUSE(text) __attribute__((__error__("swcc: " text)))
 
-/* Main memory is coherent here, so all kinds of it are the same. */
+/* Main memory is coherent here, so all kinds of it are the same. The section is
+ * for SWAMP_CHECK_CACHE=1. gcc refuses it for what is not a global or static
+ * variable; swcc compiles such a source without it. */
 #define __cross
+#ifdef SWAMP_SUNWAY_UNCACHED_UNKNOWN
 #define __uncached
-#define __atomic
-#define __uncached_cross
-#define __atomic_cross
+__asm__(".weak swamp_uncached_unknown\n\t.set swamp_uncached_unknown, 1");
+#else
+#define __uncached __attribute__((__section__("swamp_uncached")))
+#endif
+#define __atomic __uncached
+#define __uncached_cross __uncached
+#define __atomic_cross __uncached
 
 #define CRTS_MAX_LDM_SIZE (256 * 1024)
 #define CRTS_MAX_MPE_NUM 6

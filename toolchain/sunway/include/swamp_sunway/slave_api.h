@@ -20,7 +20,7 @@ extern SWAMP_SUNWAY_THREAD char _ROW;  /* 0..7 */
 extern SWAMP_SUNWAY_THREAD char _COL;  /* 0..7 */
 extern SWAMP_SUNWAY_THREAD char _CGN;  /* core group */
 extern SWAMP_SUNWAY_THREAD int _MYID;  /* 0.. over all groups of the launch */
-extern SWAMP_SUNWAY_THREAD int _cache_size; /* KiB; always 0 */
+extern SWAMP_SUNWAY_THREAD int _cache_size; /* KiB */
 extern SWAMP_SUNWAY_THREAD int _ldm_share_mode;
 extern SWAMP_SUNWAY_THREAD int _ldm_share_size;
 #define athread_tid _PEN
@@ -68,19 +68,20 @@ unsigned long athread_stime_cycle(void);
     (x) = athread_stime_cycle(); \
   }
 
-/* There is no cache to flush: main memory is coherent here. */
+/* Main memory is coherent here. With SWAMP_CHECK_CACHE=1 the size of the cache
+ * is 128 KiB, else 0. */
 void flush_slave_cache(void);
 void evict_slave_cache(void);
 void evict_slave_cache_cont(volatile void* begin, volatile void* end);
-int set_cache_size(int kib);
+int set_cache_size(int kib); /* ends the checks of the caches */
 int set_ptr_uncached(void** pointer);
 int set_ptr_cached(void** pointer);
-long get_slave_cache_size(void); /* bytes; 0 */
+long get_slave_cache_size(void); /* bytes */
 #define CRTS_scache_flush_all flush_slave_cache
 #define CRTS_scache_evict evict_slave_cache_cont
 #define CRTS_scache_get_size get_slave_cache_size
-#define sw_slave_evictd(x) ((void)(x))
-#define sw_slave_flushd(x) ((void)(x))
+#define sw_slave_evictd(x) evict_slave_cache_cont((void*)(x), (void*)(x))
+#define sw_slave_flushd(x) sw_slave_evictd(x)
 #define sw_slave_write_hint(x) ((void)(x))
 #define sw_slave_private_section0(start, end) ((void)(start), (void)(end))
 #define sw_slave_private_section1 sw_slave_private_section0

@@ -1,0 +1,215 @@
+// Loads of main memory by a slave's own instructions fill lines of its data
+// cache, which no hardware keeps coherent. Before others change main memory,
+// the old bytes are kept for each slave that has the line: the slave still sees
+// these. A load that finds another value in memory would be wrong on the
+// machine. Lines are replaced as if the least recently used one is always the
+// next; main memory that the program accesses past the cache is left out.
+#include "toolchain/sunway/emulator/check/cache.h"
+
+#include <algorithm>
+#include <bitset>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/host_process.h"
+#include "toolchain/sunway/emulator/report.h"
+#include "toolchain/sunway/emulator/transfer.h"
+
+extern "C" {
+// The begin and end of the __uncached variables, in programs that have some.
+extern const char* const swamp_uncached_bounds[2] __attribute__((weak));
+extern const char* const swamp_shared_ldm_bounds[2] __attribute__((weak));
+// Exists if a source uses __uncached for other things than variables, and is
+// therefore compiled without it.
+extern const char swamp_uncached_unknown __attribute__((weak));
+}
+
+namespace swamp::sunway::check {
+
+struct DataCache::Stale {
+  struct Writer {
+    const Slave* slave;  // nullptr: a master
+    const void* pc;
+  };
+  std::bitset<kLine> bytes;
+  std::array<std::byte, kLine> old;       // of these bytes
+  std::array<Writer, kLine / 4> writers;  // the last one of each word
+
+  // first_of() returns the first stale byte of [begin, end), an offset in the
+  // line at `line`, whose value is another one now; kLine if there is none.
+  std::uintptr_t first_of(std::uintptr_t line, std::uintptr_t begin,
+                          std::uintptr_t end) const {
+    for (std::uintptr_t i = begin; i < end; ++i) {
+      if (bytes[i] && old[i] != *reinterpret_cast<std::byte*>(line + i)) {
+        return i;
+      }
+    }
+    return kLine;
+  }
+};
+
+namespace {
+
+struct Caches {
+  std::mutex mutex;
+  // The caches that have a line.
+  std::unordered_map<std::uintptr_t, std::vector<DataCache*>> holders;
+  // Begin and end of memory that is not cached.
+  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> left_out;
+
+  bool take(std::uintptr_t address) const {
+    return std::none_of(left_out.begin(), left_out.end(), [=](const auto& one) {
+      return one.first <= address && address < one.second;
+    });
+  }
+};
+Caches& caches() {
+  static auto& all = *new Caches;  // never destroyed
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<DataCache> DataCache::make(const Slave& slave) {
+  if (!settings().cache) return nullptr;
+  if (!have_caches.exchange(true)) {
+    // volatile: otherwise the compiler assumes that a variable has an address.
+    const char* volatile unknown = &swamp_uncached_unknown;
+    if (unknown != nullptr) {
+      fail(2,
+           "SWAMP_CHECK_CACHE: got 1, expected that all sources use __uncached "
+           "for global and static variables only: swcc does not know which "
+           "memory is uncached otherwise");
+    }
+    for (const char* const* volatile bounds :
+         {swamp_uncached_bounds, swamp_shared_ldm_bounds}) {
+      if (bounds == nullptr) continue;
+      caches().left_out.emplace_back(address_of(bounds[0]),
+                                     address_of(bounds[1]));
+    }
+  }
+  return std::make_unique<DataCache>(slave);
+}
+
+DataCache::Line* DataCache::find(std::uintptr_t begin) {
+  Line* const set = &lines_[begin / kLine % kSets * kWays];
+  Line* const end = set + kWays;
+  Line* const line = std::find_if(
+      set, end, [=](const Line& each) { return each.begin == begin; });
+  return line != end ? line : nullptr;
+}
+
+void DataCache::drop(Line& line) {
+  const auto found = caches().holders.find(line.begin);
+  std::vector<DataCache*>& all = found->second;
+  all.erase(std::remove(all.begin(), all.end(), this), all.end());
+  if (all.empty()) caches().holders.erase(found);
+  line = {};
+}
+
+void DataCache::fill(std::uintptr_t begin) {
+  Line* const set = &lines_[begin / kLine % kSets * kWays];
+  Line& line = *std::min_element(
+      set, set + kWays,
+      [](const Line& a, const Line& b) { return a.used < b.used; });
+  if (line.begin != 0) drop(line);
+  line = {begin, ++time_, nullptr};
+  caches().holders[begin].push_back(this);
+}
+
+void DataCache::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
+  const OwnAllocations own;
+  Stale::Writer writer{};
+  std::uintptr_t first = 0;  // the first stale byte
+  {
+    const std::lock_guard<std::mutex> lock(caches().mutex);
+    if (!caches().take(begin)) return;
+    for (std::uintptr_t at = begin / kLine * kLine; at < end; at += kLine) {
+      Line* const line = find(at);
+      if (line == nullptr) {
+        fill(at);
+        continue;
+      }
+      line->used = ++time_;
+      if (line->stale == nullptr) continue;
+      const std::uintptr_t byte = line->stale->first_of(
+          at, std::max(begin, at) - at, std::min(end - at, kLine));
+      if (byte == kLine) continue;
+      if (first == 0) writer = line->stale->writers[byte / 4];
+      if (first == 0) first = at + byte;
+      line->stale = nullptr;  // reported
+    }
+  }
+  if (first == 0) return;
+  report({"stale-read", pc, &slave_,
+          "reads " + describe(first) +
+              ", which its data cache may still hold as it was before " +
+              (writer.slave == nullptr ? "the " : "") + name_of(writer.slave) +
+              " changed it: the machine does not keep the caches of slaves "
+              "coherent; flush_slave_cache() before, get it by DMA, or make it "
+              "__uncached",
+          writer.pc});
+}
+
+void DataCache::evict(std::uintptr_t begin, std::uintptr_t end) {
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(caches().mutex);
+  for (Line& line : lines_) {
+    if (line.begin != 0 && line.begin < end && begin < line.begin + kLine) {
+      drop(line);
+    }
+  }
+}
+
+void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
+                const void* pc) {
+  constexpr std::uintptr_t kLine = DataCache::kLine;
+  // The master's signal handlers store, too.
+  static thread_local bool inside = false;
+  if (std::exchange(inside, true)) return;
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(caches().mutex);
+  for (std::uintptr_t at = begin / kLine * kLine; at < end; at += kLine) {
+    const auto found = caches().holders.find(at);
+    if (found == caches().holders.end()) continue;
+    for (DataCache* const cache : found->second) {
+      DataCache::Line& line = *cache->find(at);
+      const bool is_own = &cache->slave_ == by;
+      if (line.stale == nullptr) {
+        if (is_own) continue;
+        line.stale = std::make_shared<DataCache::Stale>();
+      }
+      DataCache::Stale& stale = *line.stale;
+      const std::uintptr_t last = std::min(end, at + kLine);
+      for (std::uintptr_t i = std::max(begin, at); i < last; ++i) {
+        if (!is_own && !stale.bytes[i - at]) {
+          stale.old[i - at] = *reinterpret_cast<std::byte*>(i);
+        }
+        stale.bytes[i - at] = !is_own;
+        stale.writers[(i - at) / 4] = {by, pc};
+      }
+    }
+  }
+  inside = false;
+}
+
+void not_cached(const volatile void* pointer) {
+  if (!have_caches) return;
+  const OwnAllocations own;
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = ~begin;
+  if (pointer != nullptr) {
+    begin = address_of(pointer);
+    end = begin + readable_bytes(begin, std::size_t{1} << 40);
+    const Allocation block = find_allocation(begin);
+    if (block.bytes != 0) begin = block.begin;
+  }
+  const std::lock_guard<std::mutex> lock(caches().mutex);
+  if (caches().take(begin)) caches().left_out.emplace_back(begin, end);
+}
+
+}  // namespace swamp::sunway::check
