@@ -201,10 +201,8 @@ struct BlockOperand {
   enum : int { x, codes, scales, column_codes, column_scales, random, count };
 };
 inline constexpr std::size_t kMaxBlock = 128;
-// The most columns that are computed at once; also the bytes of scratch memory
-// that they need.
+// The most columns that are computed at once.
 inline constexpr std::size_t kBlockWidth = 128;
-inline constexpr std::size_t kBlockScratch = kMaxBlock * kBlockWidth;
 
 // microxcaling_raised_bits() returns the bits of the float32 before half of the
 // smallest number.
