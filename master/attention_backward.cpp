@@ -130,9 +130,9 @@ struct AttentionBackward : Attention {
     });
     // As many terms at once as need 64 MiB for a head, and 4 MiB for its packed
     // mask, and as many heads as need 16 MiB, but 16 grains of queries for each
-    // slave, so that all end at nearly the same time. With 32, many slaves,
-    // whose spawns and joins take long, have fewer of them, but need about 4
-    // MiB each with heads of 64 columns.
+    // slave, so that all end at nearly the same time. Many slaves, whose spawns
+    // and joins take long, get 32, which need 2 to 4 MiB for each slave with
+    // heads of 64 columns.
     constexpr std::size_t kMostFloats = std::size_t{16} << 20;
     constexpr std::size_t kHeadsFloats = std::size_t{4} << 20;
     constexpr std::size_t kMaskFloats = std::size_t{1} << 20;

@@ -93,7 +93,7 @@ void pack_panels(Machine::Impl& machine, const PackedLanes* sides,
     operations[i] = pack_operation(args[i], side.x);
     Operand& panel = operations[i].operands[slave::ProductPackOperand::panel];
     panel.unit_step = packed_bytes(side);
-    // A term takes the time of kTermLanes lanes, and that of its lanes.
+    // The time of a term is that of its lanes and of kTermLanes more.
     operations[i].traffic_bytes =
         args[i].terms * (args[i].lanes + kTermLanes) * 4;
     segments += i % kOperations < 2 ? side.batch * blocks : 0;

@@ -51,7 +51,7 @@ struct Panels : ProductCall {
   static constexpr std::uint32_t kBlockRows = 96;
 
   // bytes_of_caches() returns how much memory stays in the caches between two
-  // launches: that of many slaves have at least kSlaveBytes each.
+  // launches: `least`, or kSlaveBytes for each slave if that is more.
   std::size_t bytes_of_caches(std::size_t least) const {
     constexpr std::size_t kSlaveBytes = std::size_t{512} << 10;
     return std::max(least,

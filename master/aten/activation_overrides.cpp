@@ -82,11 +82,13 @@ bool fits_float(const at::Scalar& number) {
 
 // Overrides is the kernels of PyTorch's operators that compute one activation:
 // Function::options() has their arguments, and returns nothing for those that
-// stay PyTorch's.
+// stay PyTorch's. If Function::kOfFloats, they take integers as floats, and an
+// `out` of another dtype.
 template <class Function, class... Args>
 struct Overrides {
   template <Tensor (*kStock)(const Tensor&, Args...)>
-  static Tensor value(const Tensor& x, Args... args) {
+  static Tensor value(const Tensor& input, Args... args) {
+    const Tensor x = Function::kOfFloats ? as_float(input) : input;
     const OptionalActivation options = Function::options(x, args...);
     if (!options || !is_taken(x, options->function)) return kStock(x, args...);
     return activated(x, *options);
@@ -100,10 +102,12 @@ struct Overrides {
     return x;
   }
   template <Tensor& (*kStock)(const Tensor&, Args..., Tensor&)>
-  static Tensor& out(const Tensor& x, Args... args, Tensor& out) {
+  static Tensor& out(const Tensor& input, Args... args, Tensor& out) {
+    const Tensor x = Function::kOfFloats ? as_float(input) : input;
     const OptionalActivation options = Function::options(x, args...);
     if (!options || !is_taken(x, options->function) ||
-        !is_plain(out, x.scalar_type())) {
+        !(Function::kOfFloats ? can_hold(out, x.scalar_type())
+                              : is_plain(out, x.scalar_type()))) {
       return kStock(x, args..., out);
     }
     return write_out(activated(x, *options), {x}, out);
@@ -127,13 +131,15 @@ struct Overrides {
   }
 };
 
-template <Activation kFunction, int kBeta = 1>
+template <Activation kFunction, bool kIsOfFloats = false, int kBeta = 1>
 struct Plain {
+  static constexpr bool kOfFloats = kIsOfFloats;
   static OptionalActivation options(const Tensor&) {
     return ActivationOptions{kFunction, kBeta};
   }
 };
 struct Gelu {
+  static constexpr bool kOfFloats = false;
   static OptionalActivation options(const Tensor&,
                                     std::string_view approximate) {
     if (approximate == "none") return ActivationOptions{Activation::gelu};
@@ -142,6 +148,7 @@ struct Gelu {
   }
 };
 struct Softplus {
+  static constexpr bool kOfFloats = false;
   static OptionalActivation options(const Tensor&, const at::Scalar& beta,
                                     const at::Scalar& threshold) {
     if (beta.isComplex() || threshold.isComplex()) return {};
@@ -150,6 +157,7 @@ struct Softplus {
   }
 };
 struct Elu {
+  static constexpr bool kOfFloats = false;
   static OptionalActivation options(const Tensor&, const at::Scalar& alpha,
                                     const at::Scalar& scale,
                                     const at::Scalar& input_scale) {
@@ -175,12 +183,12 @@ struct Elu {
   }
 };
 
-// PyTorch computes some powers by products, quotients and roots, which have the
-// same bits on every CPU, but for the roots of 16 bits and MKL's of float32.
-// Those of float16 take 5 to 20 times as long as those of float32; those of
-// bfloat16 that are two operations are rounded twice. Other powers are swamp's
-// if `reproducible`.
+// PyTorch computes some powers by products and quotients, which have the same
+// bits on every CPU, and roots (see AnyPower). Those of float16 take 5 to 20
+// times as long as those of float32; those of bfloat16 that are two operations
+// are rounded twice. Other powers are swamp's if `reproducible`.
 struct Power {
+  static constexpr bool kOfFloats = true;
   static OptionalActivation options(const Tensor& x,
                                     const at::Scalar& exponent) {
     if (!fits_float(exponent)) return {};
@@ -200,29 +208,39 @@ struct Power {
     return ActivationOptions{Activation::pow, number};
   }
 };
-struct AnyPower : Overrides<Power, const at::Scalar&> {
+struct AnyPower {
+  using Other = Overrides<Power, const at::Scalar&>;
   // Returns whether x^0.5 is at::sqrt(), which is rounded correctly on every
   // CPU: of 16 bits PyTorch's, otherwise swamp's.
   static bool is_root(const Tensor& x, const at::Scalar& exponent) {
     const at::ScalarType type = x.scalar_type();
     return !exponent.isComplex() && exponent.toDouble() == 0.5 &&
            (type == at::kHalf ? is_switched(type)
-                              : is_reproducible() && at::isFloatingType(type));
+                              : is_reproducible() && is_real(type));
+  }
+  // Returns whether both are integers, whose power is one, too.
+  static bool are_integers(const Tensor& x, const at::Scalar& exponent) {
+    return c10::isIntegralType(x.scalar_type(), true) &&
+           !exponent.isFloatingPoint();
   }
   template <Tensor (*kStock)(const Tensor&, const at::Scalar&)>
   static Tensor value(const Tensor& x, const at::Scalar& exponent) {
-    return is_root(x, exponent) ? at::sqrt(x)
-                                : Overrides::value<kStock>(x, exponent);
+    if (are_integers(x, exponent)) return kStock(x, exponent);
+    const Tensor base = as_float(x);
+    return is_root(base, exponent) ? at::sqrt(base)
+                                   : Other::value<kStock>(base, exponent);
   }
   template <Tensor& (*kStock)(Tensor&, const at::Scalar&)>
   static Tensor& in_place(Tensor& x, const at::Scalar& exponent) {
     return is_root(x, exponent) ? at::sqrt_(x)
-                                : Overrides::in_place<kStock>(x, exponent);
+                                : Other::in_place<kStock>(x, exponent);
   }
   template <Tensor& (*kStock)(const Tensor&, const at::Scalar&, Tensor&)>
   static Tensor& out(const Tensor& x, const at::Scalar& exponent, Tensor& out) {
-    return is_root(x, exponent) ? at::sqrt_outf(x, out)
-                                : Overrides::out<kStock>(x, exponent, out);
+    if (are_integers(x, exponent)) return kStock(x, exponent, out);
+    const Tensor base = as_float(x);
+    return is_root(base, exponent) ? at::sqrt_outf(base, out)
+                                   : Other::out<kStock>(base, exponent, out);
   }
 };
 
@@ -239,17 +257,25 @@ struct BasePower {
     return ActivationOptions{Activation::pow_base, number};
   }
   template <Tensor (*kStock)(const at::Scalar&, const Tensor&)>
-  static Tensor value(const at::Scalar& base, const Tensor& x) {
+  static Tensor value(const at::Scalar& base, const Tensor& exponents) {
+    const Tensor x = floats(base, exponents);
     const OptionalActivation options = BasePower::options(base, x);
     return options ? activated(x, *options) : kStock(base, x);
   }
   template <Tensor& (*kStock)(const at::Scalar&, const Tensor&, Tensor&)>
-  static Tensor& out(const at::Scalar& base, const Tensor& x, Tensor& out) {
+  static Tensor& out(const at::Scalar& base, const Tensor& exponents,
+                     Tensor& out) {
+    const Tensor x = floats(base, exponents);
     const OptionalActivation options = BasePower::options(base, x);
-    if (!options || !is_plain(out, x.scalar_type())) {
+    if (!options || !can_hold(out, x.scalar_type())) {
       return kStock(base, x, out);
     }
     return write_out(activated(x, *options), {x}, out);
+  }
+
+ private:
+  static Tensor floats(const at::Scalar& base, const Tensor& exponents) {
+    return base.isFloatingPoint() ? as_float(exponents) : exponents;
   }
 };
 
@@ -369,15 +395,15 @@ struct Glu {
 
 void register_activations(torch::Library& library) {
   using Silu = Overrides<Plain<Activation::silu>>;
-  using Tanh = Overrides<Plain<Activation::tanh>>;
-  using Sigmoid = Overrides<Plain<Activation::sigmoid>>;
-  using Exp = Overrides<Plain<Activation::exp>>;
-  using Log = Overrides<Plain<Activation::log>>;
-  using Log1p = Overrides<Plain<Activation::log1p>>;
-  using Expm1 = Overrides<Plain<Activation::expm1>>;
-  using Rsqrt = Overrides<Plain<Activation::rsqrt>>;
+  using Tanh = Overrides<Plain<Activation::tanh, true>>;
+  using Sigmoid = Overrides<Plain<Activation::sigmoid, true>>;
+  using Exp = Overrides<Plain<Activation::exp, true>>;
+  using Log = Overrides<Plain<Activation::log, true>>;
+  using Log1p = Overrides<Plain<Activation::log1p, true>>;
+  using Expm1 = Overrides<Plain<Activation::expm1, true>>;
+  using Rsqrt = Overrides<Plain<Activation::rsqrt, true>>;
   using Mish = Overrides<Plain<Activation::mish>>;
-  using Exp2 = Overrides<Plain<Activation::pow_base, 2>>;
+  using Exp2 = Overrides<Plain<Activation::pow_base, true, 2>>;
   using AnyElu =
       Overrides<Elu, const at::Scalar&, const at::Scalar&, const at::Scalar&>;
   using AnyGelu = Overrides<Gelu, std::string_view>;

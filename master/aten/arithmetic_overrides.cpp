@@ -43,10 +43,6 @@ using at::ScalarType;
 using at::Tensor;
 using Guard = at::AutoDispatchBelowADInplaceOrView;
 
-bool is_real(ScalarType type) {
-  return is_half(type) || type == at::kFloat || type == at::kDouble;
-}
-
 bool is_complex(ScalarType type) {
   return type == at::kComplexFloat || type == at::kComplexDouble;
 }
@@ -280,7 +276,8 @@ struct Root {
     return y;
   }
 
-  static Tensor value(const Tensor& x) {
+  static Tensor value(const Tensor& input) {
+    const Tensor x = as_float(input);
     return is_taken(x) ? computed(x) : at::cpu::sqrt(x);
   }
   static Tensor& in_place(Tensor& x) {
@@ -289,8 +286,9 @@ struct Root {
     at::assert_no_internal_overlap(x);
     return x.copy_(computed(x));
   }
-  static Tensor& out(const Tensor& x, Tensor& out) {
-    if (!is_taken(x) || out.scalar_type() != x.scalar_type()) {
+  static Tensor& out(const Tensor& input, Tensor& out) {
+    const Tensor x = as_float(input);
+    if (!is_taken(x) || !can_hold(out, x.scalar_type())) {
       return at::cpu::sqrt_outf(x, out);
     }
     const Guard guard;

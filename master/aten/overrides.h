@@ -3,6 +3,8 @@
 #define SWAMP_MASTER_ATEN_OVERRIDES_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/ScalarType.h>
 #include <torch/library.h>
 
 #include <cstdint>
@@ -16,6 +18,11 @@ namespace swamp::aten {
 
 inline bool is_half(at::ScalarType type) noexcept {
   return type == at::ScalarType::Half || type == at::ScalarType::BFloat16;
+}
+
+inline bool is_real(at::ScalarType type) noexcept {
+  return is_half(type) || type == at::ScalarType::Float ||
+         type == at::ScalarType::Double;
 }
 
 // is_switched() returns whether PyTorch's operators of a type run swamp's
@@ -60,6 +67,24 @@ inline Matrices matrices_of(const at::Tensor& matrix) {
 inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() && tensor.scalar_type() == type && tensor.is_cpu() &&
          tensor.layout() == at::kStrided;
+}
+
+// as_float() converts integers to the default dtype, if `reproducible`, as
+// PyTorch's operators of floats do; it returns other tensors as they are.
+inline at::Tensor as_float(const at::Tensor& tensor) {
+  const bool converts = is_reproducible() &&
+                        c10::isIntegralType(tensor.scalar_type(), true) &&
+                        is_plain(tensor, tensor.scalar_type());
+  return converts
+             ? tensor.to(c10::typeMetaToScalarType(c10::get_default_dtype()))
+             : tensor;
+}
+
+// can_hold() returns whether such an operator writes a result of a dtype to
+// `out`, converted if need be.
+inline bool can_hold(const at::Tensor& out, at::ScalarType type) {
+  return c10::canCast(type, out.scalar_type()) &&
+         is_plain(out, out.scalar_type());
 }
 
 // Unreproducible is what happens with `reproducible` when an operator is called

@@ -210,7 +210,8 @@ class StepListsObject final : public torch::CustomClassHolder {
   // step() takes a step with bucket `index`, and counts it in its steps. If
   // `end` is not negative, only the elements from `begin`, a multiple of
   // kMomentBlock, to `end` of the bucket's only parameter are stepped, whose
-  // tensors must be contiguous; the step is counted with the last element.
+  // tensors must be contiguous; the step is counted with the last element, and
+  // grad_norm must be given if gradients are clipped.
   void step(std::int64_t index, const at::Tensor& inv_scale,
             const std::optional<at::Tensor>& grad_norm, std::int64_t begin,
             std::int64_t end) {
@@ -332,7 +333,7 @@ class StepListsObject final : public torch::CustomClassHolder {
     std::array<at::Tensor, kStepListCount> ranges;
     std::uint64_t first_element = 0;
     if (end >= 0) {
-      require_step_lists(lists);  // slice() takes what there is
+      require_step_lists(lists);  // because slice() clamps its bounds
       for (std::size_t l = 0; l < kStepListCount; ++l) {
         if (lists.all[l].empty()) continue;
         const bool absmax = bucket.storage.is_8_bit && l == kStepAbsmax;

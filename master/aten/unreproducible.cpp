@@ -33,15 +33,18 @@
 namespace swamp::aten {
 namespace {
 
-constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4, kComplex = 8;
-constexpr unsigned k16Bits = kHalf | kBfloat16, kAll = kFloat | k16Bits;
+constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4, kComplex = 8,
+                   kInteger = 16, kOther = 32;
+constexpr unsigned k16Bits = kHalf | kBfloat16, kAll = kFloat | k16Bits,
+                   kNumbers = kFloat | kInteger;  // integers become float32
 
 constexpr unsigned bit_of(at::ScalarType type) {
-  return type == at::kFloat          ? kFloat
-         : type == at::kHalf         ? kHalf
-         : type == at::kBFloat16     ? kBfloat16
-         : type == at::kComplexFloat ? kComplex
-                                     : 0;
+  return type == at::kFloat                ? kFloat
+         : type == at::kHalf               ? kHalf
+         : type == at::kBFloat16           ? kBfloat16
+         : type == at::kComplexFloat       ? kComplex
+         : c10::isIntegralType(type, true) ? kInteger
+                                           : kOther;
 }
 
 enum class Depends {
@@ -60,7 +63,7 @@ enum class Copies {
 };
 
 struct Row {
-  const char* name;  // the operator that writes its result in place has it, too
+  const char* name;  // also of the operators that write it in place or to `out`
   unsigned types;    // whose bits depend on
   Depends depends;
   unsigned widened = 0;  // types that are computed in float32
@@ -77,27 +80,27 @@ constexpr Row kRows[] = {
     {"_index_put_impl_", kFloat, Depends::kThreads},
     {"put_", kFloat, Depends::kThreads},
     {"prod", kAll, Depends::kThreads},
-    {"erf", kAll, Depends::kCpu},
-    {"erfc", kFloat, Depends::kCpu},
-    {"erfinv", kFloat, Depends::kCpu},
-    {"log2", kFloat, Depends::kCpu},
-    {"log10", kFloat, Depends::kCpu},
-    {"tan", kFloat, Depends::kCpu},
-    {"atan", kFloat, Depends::kCpu},
-    {"asin", kAll, Depends::kCpu},
-    {"acos", kAll, Depends::kCpu},
+    {"erf", kAll | kInteger, Depends::kCpu},
+    {"erfc", kNumbers, Depends::kCpu},
+    {"erfinv", kNumbers, Depends::kCpu},
+    {"log2", kNumbers, Depends::kCpu},
+    {"log10", kNumbers, Depends::kCpu},
+    {"tan", kNumbers, Depends::kCpu},
+    {"atan", kNumbers, Depends::kCpu},
+    {"asin", kAll | kInteger, Depends::kCpu},
+    {"acos", kAll | kInteger, Depends::kCpu},
     {"igamma", kFloat, Depends::kCpuAndThreads},
     {"igammac", kFloat, Depends::kCpuAndThreads},
-    {"sinh", kFloat, Depends::kCpuAndThreads},
-    {"cosh", kFloat, Depends::kCpuAndThreads},
-    {"atanh", kFloat, Depends::kCpuAndThreads},
-    {"atan2", kFloat, Depends::kCpuAndThreads},
-    {"lgamma", kFloat, Depends::kCpu},
-    {"digamma", kFloat, Depends::kCpu},
-    {"i0", kFloat, Depends::kCpu},
-    {"special_i0e", kAll, Depends::kCpuAndThreads},
-    {"special_i1", kFloat | kHalf, Depends::kCpu},
-    {"special_ndtri", kFloat, Depends::kCpu},
+    {"sinh", kNumbers, Depends::kCpuAndThreads},
+    {"cosh", kNumbers, Depends::kCpuAndThreads},
+    {"atanh", kNumbers, Depends::kCpuAndThreads},
+    {"atan2", kNumbers, Depends::kCpuAndThreads},
+    {"lgamma", kNumbers, Depends::kCpu},
+    {"digamma", kNumbers, Depends::kCpu},
+    {"i0", kNumbers, Depends::kCpu},
+    {"special_i0e", kAll | kInteger, Depends::kCpuAndThreads},
+    {"special_i1", kNumbers | kHalf, Depends::kCpu},
+    {"special_ndtri", kNumbers, Depends::kCpu},
     {"logaddexp", kFloat, Depends::kCpuAndThreads},
     {"logaddexp2", kFloat, Depends::kCpuAndThreads},
     {"softshrink", kAll, Depends::kCpuAndThreads},
@@ -106,7 +109,7 @@ constexpr Row kRows[] = {
     {"linalg_vector_norm", kFloat, Depends::kCpu},
     {"_weight_norm_interface", kAll, Depends::kCpu},
     {"linalg_cross", kFloat, Depends::kCpu},
-    {"polygamma", kFloat, Depends::kCpu},
+    {"polygamma", kNumbers, Depends::kCpu},
     {"mkldnn_rnn_layer", kFloat, Depends::kCpu},
     {"_fft_r2c", kFloat, Depends::kCpuAndThreads},
     {"_fft_c2r", kComplex, Depends::kCpuAndThreads},
@@ -299,14 +302,17 @@ class Kernel final : public c10::OperatorKernel {
 
   bool has_type(const c10::OperatorHandle& op,
                 const torch::jit::Stack& stack) const {
-    const std::size_t count = op.schema().arguments().size();
-    for (std::size_t i = stack.size() - count; i < stack.size(); ++i) {
-      if (!stack[i].isTensor()) continue;
-      const at::Tensor& x = stack[i].toTensor();
-      if (!x.defined() || !x.is_cpu()) continue;
-      if ((row_.types & bit_of(x.scalar_type())) != 0) return true;
+    const auto& arguments = op.schema().arguments();
+    const std::size_t first = stack.size() - arguments.size();
+    unsigned types = 0;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].is_out() || !stack[first + i].isTensor()) continue;
+      const at::Tensor& x = stack[first + i].toTensor();
+      if (x.defined() && x.is_cpu()) types |= bit_of(x.scalar_type());
     }
-    return false;
+    // Beside other types, integers become one of these.
+    if (types != kInteger) types &= ~kInteger;
+    return (row_.types & types) != 0;
   }
 
   void report(const c10::FunctionSchema& schema) {
@@ -343,16 +349,25 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
     m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
                              std::make_unique<Kernel>(row)));
   };
-  for (const Row& row : kRows) {
-    std::string name = row.name;
-    add(name, row);
-    const std::size_t dot = std::min(name.find('.'), name.size());
-    const std::string overload = dot == name.size() ? "" : name.substr(dot + 1);
-    name.insert(dot, "_");
+  const auto add_if_it_exists = [&](const std::string& name,
+                                    const std::string& overload,
+                                    const Row& row) {
     if (c10::Dispatcher::singleton()
-            .findSchema({"aten::" + name.substr(0, dot + 1), overload.c_str()})
+            .findSchema({"aten::" + name, overload})
             .has_value()) {
-      add(name, row);
+      add(overload.empty() ? name : name + "." + overload, row);
+    }
+  };
+  for (const Row& row : kRows) {
+    const std::string whole = row.name;
+    add(whole, row);
+    const std::size_t dot = std::min(whole.find('.'), whole.size());
+    const std::string name = whole.substr(0, dot),
+                      overload =
+                          dot == whole.size() ? "" : whole.substr(dot + 1);
+    add_if_it_exists(name + "_", overload, row);
+    if (row.widened == 0) {
+      add_if_it_exists(name, overload.empty() ? "out" : overload + "_out", row);
     }
   }
 }

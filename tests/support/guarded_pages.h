@@ -23,7 +23,7 @@ class GuardedPages {
       const std::lock_guard lock(mutex_);
       if (is_kept() && unused() != nullptr) {
         begin_ = unused();
-        std::memcpy(&unused(), begin_, sizeof begin_);
+        std::memcpy(&unused(), static_cast<void*>(begin_), sizeof begin_);
         return;
       }
     }
@@ -41,7 +41,7 @@ class GuardedPages {
       return;
     }
     const std::lock_guard lock(mutex_);
-    std::memcpy(begin_, &unused(), sizeof begin_);
+    std::memcpy(static_cast<void*>(begin_), &unused(), sizeof begin_);
     unused() = begin_;
   }
   GuardedPages(const GuardedPages&) = delete;

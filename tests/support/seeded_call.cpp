@@ -127,6 +127,7 @@ std::vector<std::vector<std::byte>> SeededCall::results() const {
 
 bool SeededCall::gives(
     const std::vector<std::vector<std::byte>>& expected) const {
+  if (arrays_.size() != expected.size()) return false;
   std::size_t i = 0;
   for (const Array& array : arrays_) {
     const std::vector<std::byte>& wanted = expected[i++];

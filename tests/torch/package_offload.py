@@ -385,6 +385,27 @@ class Offload(TestCase):
             optimizer.step()
         self.assertTrue(all(p.isfinite().all() for p in model.parameters()))
 
+    def test_gaps(self):
+        """A large parameter with gaps is sent once, when it is stepped, others in ranges."""
+        copies, sent = offload.Copies(), []
+        start = copies.start
+        copies.start = lambda destination, source: (
+            sent.append(tuple(destination.shape)), start(destination, source))[1]
+        params = [torch.nn.Parameter(torch.randn(100, columns)[:, :100])
+                  for columns in (150, 100)]
+        optimizer = offload.SGD(params, lr=0.5, copies=lambda device: copies)
+        for step in range(2):
+            for param in params:
+                param.grad = torch.ones(100, 100)
+            expected = [p.detach() - 0.5 for p in params]
+            sent.clear()
+            optimizer.step()
+            optimizer.synchronize()
+            self.assertEqual(sent[-4:], [(100, 100), (4096,), (4096,), (1808,)])
+            self.assertNotIn((4096,), sent[:-3])
+            for param, value in zip(params, expected):
+                self.assert_same(param.detach(), value)
+
     def test_threads(self):
         """The caller's number of threads stays."""
         before = torch.get_num_threads()

@@ -310,6 +310,48 @@ class Composed(TestCase):
                         self.assertEqual((ours.shape, ours.stride()),
                                          (stock.shape, stock.stride()), (name, dtype))
 
+    def test_integers_and_other_outputs(self):
+        """Operators of floats take integers as float32, and their `out` may have another
+        dtype: the bits are those of float32."""
+        functions = {name: getattr(torch, name) for name in (
+            "sqrt", "exp", "exp2", "expm1", "log", "log1p", "rsqrt", "sigmoid", "tanh")}
+        functions.update({
+            f"pow {n}": lambda x, n=n, **out: torch.pow(x, n, **out)
+            for n in (0.5, 1.5, -0.5, -1.3, 2.0, 3.0)})
+        functions["base"] = lambda x, **out: torch.pow(2.5, x, **out)
+        integers = torch.arange(1, 300).view(13, 23)
+        for name, call in functions.items():
+            for x in (integers, integers.to(torch.uint8), integers > 5, integers.float()):
+                with self.subTest(name, x=x.dtype):
+                    swamp_torch.enable(reproducible=True, unreproducible="raise")
+                    expected = call(x.float())
+                    self.assert_same(call(x), expected)
+                    for dtype in (torch.float32, torch.float64, torch.float16,
+                                  torch.complex64):
+                        out = torch.empty(0, dtype=dtype)
+                        self.assertIs(call(x, out=out), out)
+                        self.assert_same(out, expected.to(dtype))
+                    errors = []
+                    for switch in (False, True):
+                        swamp_torch.enable(reproducible=switch, unreproducible="ignore")
+                        errors.append(str(caught(
+                            lambda: call(x, out=torch.empty(0, dtype=torch.int32)))))
+                    self.assertEqual(*errors)
+                    self.assertIn("can't be cast", errors[0])
+        swamp_torch.enable(reproducible=True, unreproducible="raise")
+        for call in (lambda x: x ** 2, lambda x: 2 ** x, lambda x: x ** True):
+            self.assertEqual(call(integers % 9).dtype, torch.int64)
+        for call in (torch.erf, torch.log2, torch.atan, torch.Tensor.sinh):
+            with self.assertRaisesRegex(RuntimeError, "reproducible: got aten::"):
+                call(integers)
+            call(integers.double())
+        with self.assertRaisesRegex(RuntimeError, "reproducible: got aten::erf,"):
+            torch.erf(integers.float(), out=torch.empty(0, dtype=torch.float64))
+        torch.erf(integers.double(), out=torch.empty(0))
+        codes = torch.ones(3).to(torch.float8_e4m3fn)
+        with self.assertRaisesRegex(NotImplementedError, "\"pow\" not implemented"):
+            codes ** 0.5
+
     def test_forms(self):
         """Results in place and in other tensors have the same bits, and wrong arguments
         PyTorch's errors."""
@@ -404,16 +446,18 @@ class Unreproducible(TestCase):
 
     def test_table(self):
         """CALLS, ALONE and WIDENED have all operators that swamp registers, but for those
-        that write their result in place."""
+        that write their result in place or to `out`."""
         registered = {
             name[len("aten::"):] for name in
             torch._C._dispatch_get_registrations_for_dispatch_key("BackendSelect")
             if "unreproducible" in torch._C._dispatch_dump(name)}
         known = {*CALLS, *ALONE, *WIDENED}
-        in_place = {"_.".join(name.split(".")) if "." in name else name + "_"
-                    for name in known}
-        self.assertEqual(registered - (in_place - known), known)
-        self.assertLessEqual({"sinh_", "erf_"}, registered)
+        writing = {other for name in known for other in (
+            ("_.".join(name.split(".")), name + "_out") if "." in name
+            else (name + "_", name + ".out"))}
+        self.assertEqual(registered - (writing - known), known)
+        self.assertLessEqual({"sinh_", "erf_", "erf.out", "pow.Tensor_Tensor_out"},
+                             registered)
 
     def test_actions(self):
         for name, (call, dtype) in CALLS.items():

@@ -103,6 +103,11 @@ class Slot:
         """Starts the copy of the weights to the parameter: of all, or of the elements
         from `begin` to `end`, the next range after the last one."""
         param, host = self.param.detach(), self.host.detach()
+        if end >= 0 and not param.is_contiguous():  # it has no ranges
+            self.lost = True
+            if end < host.numel():
+                return
+            begin, end = 0, -1
         if begin == 0:
             self.leaving, self.lost = [], False
         try:

@@ -160,6 +160,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     ``nn.init.*normal_``
     ==========================================  ==========  ============
 
+    Integers count as the float32 that they become, and ``out=`` with what is computed.
+
     No difference was found in 1500 other calls: arithmetic, reductions, losses,
     pooling, padding, indexing, random numbers other than normal ones. A size that was
     not tried may differ. So may float64 and complex numbers (except in sums, products,

@@ -52,7 +52,7 @@ class _Optimizer(torch.optim.Optimizer):
     process_group: Optional[Any] = None
     unscale_grads: bool = False
     _collected: Optional[Collected] = None
-    _bucket_elements = 0  # of one call, about; 0: any number
+    _bucket_elements = 0  # of a bucket, about; 0: no limit
     _told = False  # of parameters that something else wrote
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[Any]:
@@ -186,7 +186,8 @@ class _Optimizer(torch.optim.Optimizer):
                 bucket.numbers = numbers
             for begin, end in bucket.ranges(self._bucket_elements):
                 now.lists.step(index, inv_scale, self.grad_norm, begin, end)
-                bucket.store_fresh()
+                if end in (-1, bucket.elements):
+                    bucket.store_fresh()
                 self._after(bucket, begin, end)
         if self.unscale_grads and scale is not None:
             now.unscale_grads(inv_scale)

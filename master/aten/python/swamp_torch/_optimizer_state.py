@@ -17,8 +17,8 @@ from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
                                 check_storage, is_written)
 
 STEP = "step"
-# Elements of a range of a large parameter, over the limit of a bucket: more make the
-# last copy longer, fewer the step.
+# Length of a range of a large parameter, in limits of a bucket: longer ranges delay the
+# last copy, shorter ones slow the step.
 _RANGE = 4
 
 State = Dict[Tensor, Dict[str, Any]]
@@ -84,8 +84,8 @@ class Bucket:
                 state[name] = tensor
 
     def ranges(self, limit: int) -> List[Tuple[int, int]]:
-        """The elements that are stepped by one call: a range of one large parameter,
-        otherwise all, (0, -1)."""
+        """Ranges of elements that are stepped one after another: several of a large
+        contiguous parameter, otherwise (0, -1), which is all."""
         part = _RANGE * limit  # whole blocks of 8-bit moments
         if len(self.params) != 1 or not 0 < 2 * part <= self.elements:
             return [(0, -1)]

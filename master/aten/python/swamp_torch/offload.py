@@ -2,9 +2,10 @@
 
 Gradients are copied to pinned memory as backward makes them, and are checked and their
 squares added by a thread while backward goes on. A step waits for the last of them, then
-steps one bucket after another, a large parameter in several ranges; the weights of one
-start back while the next one is stepped. What the GPU computes next waits for the weights
-that it uses.
+steps one bucket after another, a large parameter in several ranges; the weights of a
+bucket or range start back while the next one is stepped. What the GPU computes next waits
+for the weights that it uses. An exception in a step (a KeyboardInterrupt) leaves some
+parameters stepped, and a large one in part.
 
     optimizer = swamp_torch.offload.AdamW(model.parameters(), lr=1e-4, max_norm=1.0,
                                           module=model)
