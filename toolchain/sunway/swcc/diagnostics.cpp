@@ -165,11 +165,12 @@ class Remote {
                : 0;
   }
   std::size_t end_of_block(std::size_t i) const {
-    while (i > 0 && tokens_[i].text != "{") {
+    while (i > 0) {
       --i;
+      if (tokens_[i].text == "{") return matching(tokens_, i);
       if (tokens_[i].text == "}") i = opening(tokens_, i);
     }
-    return i > 0 ? matching(tokens_, i) : tokens_.size();
+    return tokens_.size();
   }
   bool is(std::size_t i, const char* words) const {
     const std::string& text = tokens_[i].text;
