@@ -179,8 +179,9 @@ void weaken_common(const std::string& object) {
   const std::string image = read_file(object);
   if (!ElfObject::is_one(image)) return;
   Words command{"objcopy"};
-  for (const std::string& name : ElfObject(image).zeros("swamp_uncached")) {
-    command.push_back("--weaken-symbol=" + name);
+  for (const auto& [name, variable] :
+       ElfObject(image).variables("swamp_uncached")) {
+    if (variable.tentative) command.push_back("--weaken-symbol=" + name);
   }
   command.push_back(object);
   if (command.size() > 2) run_or_exit(command);
