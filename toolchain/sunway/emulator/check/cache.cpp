@@ -165,7 +165,7 @@ void DataCache::evict(std::uintptr_t begin, std::uintptr_t end) {
 }
 
 void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
-                const void* pc) {
+                const void* pc, bool is_atomic) {
   constexpr std::uintptr_t kLine = DataCache::kLine;
   // The master's signal handlers store, too.
   static thread_local bool inside = false;
@@ -177,7 +177,7 @@ void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
     if (found == caches().holders.end()) continue;
     for (DataCache* const cache : found->second) {
       DataCache::Line& line = *cache->find(at);
-      const bool is_own = &cache->slave_ == by;
+      const bool is_own = &cache->slave_ == by && !is_atomic;
       if (line.stale == nullptr) {
         if (is_own) continue;
         line.stale = std::make_shared<DataCache::Stale>();
