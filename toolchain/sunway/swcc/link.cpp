@@ -304,8 +304,7 @@ std::string bounds_object(const std::string& section) {
 
 // cached_object() returns "" or, if a variable is __uncached in some objects
 // only, an object that tells SWAMP_CHECK_CACHE=1 so. It fails if the sizes of
-// an
-// __uncached variable differ: the linker may take the smallest.
+// an __uncached variable differ: the linker may take the smallest.
 std::string cached_object(const std::vector<Part>& parts) {
   struct Seen {
     std::string member;

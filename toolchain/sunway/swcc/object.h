@@ -8,8 +8,9 @@
 
 namespace swcc {
 
+// Variable is a variable of an object, of whose sections one is of interest.
 struct Variable {
-  bool inside = false;     // the section
+  bool inside = false;     // that section
   bool tentative = false;  // inside, with no initial value but 0, and not weak
   long bytes = 0;
 };
