@@ -119,6 +119,22 @@ KERNEL(bug) {
 }
 #endif
 
+#ifdef BUG_cache_own
+long counters[kSlaves * kLine] __attribute__((aligned(256)));
+
+/* An atomic goes past the slave's own cache, too.
+ * RUN cache_own: SWAMP_CHECK_CACHE=1 */
+KERNEL(bug) {
+  long* mine = &counters[_PEN * kLine];
+  long sum = *mine;
+  faal(mine, 1);
+  if (kRight) sw_slave_evictd(mine);
+  /* BUG cache_own: stale-read */
+  sum += *mine;
+  if (sum > 100) part[0] = 0;
+}
+#endif
+
 #ifdef BUG_cache_capacity
 enum { kWay = 32 * 1024 / sizeof(long) };
 long numbers[5 * kWay] __attribute__((aligned(256)));

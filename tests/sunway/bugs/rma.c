@@ -442,3 +442,22 @@ KERNEL(bug) {
   athread_ssync_array();
 }
 #endif
+
+#ifdef BUG_remote_other
+__thread_local long own;
+long* volatile places[kSlaves];
+
+/* A slave computes an address in the next slave's LDM, and loads also by one of
+ * another slave's that is in main memory. */
+KERNEL(bug) {
+  const unsigned long next = (_PEN + 1) % kSlaves;
+  own = _PEN;
+  places[_PEN] = &own;
+  athread_ssync_array();
+  long sum = *(long*)((unsigned long)&own | next << 20 | 1L << 45);
+  /* BUG remote_other: ldm-range */
+  sum += *(kRight ? &own : places[(_PEN + 2) % kSlaves]);
+  if (sum > 1000) part[0] = 0;
+  athread_ssync_array();
+}
+#endif

@@ -6,5 +6,8 @@ long f(int* p, long id) {
   return *(int*)((long)p | id << 20 | bit);
 }
 #else
-long f(int* p, long id) { return *(int*)((long)p + (id << 20) + (1L << 45)); }
+#ifndef BIT
+#define BIT 1L << 45
+#endif
+long f(int* p, long id) { return *(int*)((long)p + (id << 20) + (BIT)); }
 #endif

@@ -10,6 +10,8 @@ static __uncached int64_t lock_word;
 void work(void* unused) {
 #ifdef LOCAL
   __uncached long* sum = &total;
+#elif defined CAST
+  long* sum = (__uncached long*)&total;
 #else
   long* sum = &total;
 #endif

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -151,7 +152,10 @@ struct Slave {
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
   bool asynchronous = false;  // check mode: it began transfers in this launch
                               // that it or others have to wait for
-  int gave_way = 0;           // check mode: at locks and atomics of this launch
+  // The slaves of its group in whose LDM it computed addresses: see
+  // swamp_remote_ldm().
+  std::bitset<64> reached;
+  int gave_way = 0;  // check mode: at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Mode copy: see polls.h.
   std::atomic<unsigned> arrivals{0};
@@ -236,8 +240,6 @@ class Machine {
   int num_threads = 0;  // of later spawns
   bool check = false;
   std::atomic<bool> initialised{false};  // by athread_init() or the like
-  // Slaves computed addresses in other slaves' LDM: see swamp_remote_ldm().
-  std::atomic<bool> remote_addresses{false};
 
   // Host threads that have launched slaves or taken a lock, and the waits of
   // those that are blocked.

@@ -219,7 +219,7 @@ unsigned long swamp_remote_ldm(unsigned long a, unsigned long b,
   }
   const Rma rma{own, nullptr, 0, own, nullptr, kCall, SWAMP_SUNWAY_CALLER()};
   Slave& other = peer(slave, static_cast<int>(parts[0] >> kSlave), rma);
-  sunway::machine().remote_addresses = true;
+  slave.reached.set(static_cast<std::size_t>(other.id));
   return sunway::address_of(sunway::as_seen_by(other, own));
 }
 int athread_rma_all_barrier() { return athread_rma_barrier(); }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -178,8 +179,9 @@ void weaken_common(const std::string& object) {
   const std::string image = read_file(object);
   if (!ElfObject::is_one(image)) return;
   Words command{"objcopy"};
-  for (const std::string& name : ElfObject(image).zeros("swamp_uncached")) {
-    command.push_back("--weaken-symbol=" + name);
+  for (const auto& [name, variable] :
+       ElfObject(image).variables("swamp_uncached")) {
+    if (variable.tentative) command.push_back("--weaken-symbol=" + name);
   }
   command.push_back(object);
   if (command.size() > 2) run_or_exit(command);
@@ -405,7 +407,8 @@ std::string rewritten(const Options& options, const std::string& source,
 
 // compiled() compiles the source and returns the file that was compiled: the
 // source, or a rewritten copy if gcc refuses it. It sets
-// options.uncached_unknown if gcc refuses the section of __uncached variables.
+// options.uncached_unknown if gcc refuses or ignores the section of __uncached
+// variables.
 std::string compiled(Options& options, const std::string& source,
                      const std::string& output) {
   const std::string ending = ending_of(options, source);
@@ -421,31 +424,30 @@ std::string compiled(Options& options, const std::string& source,
   }
   const std::string errors = temporary_file(".txt");
   const int code = run(whole, errors);
+  const std::string text = read_file(errors);
   if (code != 0 && assembly) {
-    const std::string text = read_file(errors);
     const std::size_t line = text.find('\n', text.find("rror: "));
     std::fputs((text.substr(0, line) + "\n").c_str(), stderr);
     fail(source +
          ": assembly of the machine is not emulated; write the file in C");
   }
-  if (code != 0) {
-    const std::string text = read_file(errors);
-    const auto says = [&](const char* words) {
-      return text.find(words) != std::string::npos;
-    };
-    if (!options.uncached_unknown &&
-        (says("section attribute ") || says("section of ") ||
-         says("section type "))) {
-      options.uncached_unknown = true;
-      return compiled(options, source, output);
-    }
-    if (!has(options.rest, "-c")) {
-      std::fputs(text.c_str(), stderr);
-      leave(code);
-    }
-    return rewritten(options, source, output, text, code);
+  // gcc refuses the section, or ignores that of a type, with a warning.
+  static const std::regex kRefused("section (attribute|of|type) ");
+  static const std::regex kIgnored("section\\S* attribute does not apply");
+  if (!options.uncached_unknown &&
+      ((code != 0 && std::regex_search(text, kRefused)) ||
+       std::regex_search(text, kIgnored))) {
+    options.uncached_unknown = true;
+    return compiled(options, source, output);
   }
-  std::fputs(read_file(errors).c_str(), stderr);
+  if (code != 0) {
+    if (has(options.rest, "-c")) {
+      return rewritten(options, source, output, text, code);
+    }
+    std::fputs(text.c_str(), stderr);
+    leave(code);
+  }
+  std::fputs(text.c_str(), stderr);
   return source;
 }
 

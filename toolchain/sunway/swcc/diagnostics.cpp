@@ -1,5 +1,6 @@
 // What swcc makes of gcc's messages.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <regex>
 #include <set>
@@ -128,6 +129,7 @@ class Remote {
   // and "" if one cannot be rewritten.
   std::string rewrite() {
     for (std::size_t i = 0; i + 2 < tokens_.size(); ++i) {
+      if (shifts_one(i)) return "";
       const std::size_t length = bit_at(i);
       if (length == 0) continue;
       const bool declares = i > 2 && tokens_[i - 1].text == "=" &&
@@ -149,27 +151,47 @@ class Remote {
   // bit_at() returns the number of tokens if the bit of such addresses begins
   // here: 1L << 45, or a variable with this value.
   std::size_t bit_at(std::size_t i) const {
-    const auto number = [&](std::size_t at, const std::string& digits) {
-      const std::string& text = tokens_[at].text;
-      return text.compare(0, digits.size(), digits) == 0 &&
-             text.find_first_not_of("uUlL", digits.size()) == std::string::npos;
-    };
     if (tokens_[i].foreign) return 0;
     const auto name = names_.find(tokens_[i].text);
-    if (number(i, "0x200000000000") ||
-        (name != names_.end() && i < name->second)) {
+    if (number(i) == kBit || (name != names_.end() && i < name->second)) {
       return 1;
     }
-    return number(i, "1") && tokens_[i + 1].text == "<<" && number(i + 2, "45")
-               ? 3
+    return shifted(number(i), i + 1) == kBit ? 3 : 0;
+  }
+  // number() returns the value of an integer, or 0.
+  unsigned long long number(std::size_t i) const {
+    const std::string& text = tokens_[i].text;
+    if (text.empty() || text[0] < '0' || text[0] > '9') return 0;
+    char* end = nullptr;
+    const unsigned long long value = std::strtoull(text.c_str(), &end, 0);
+    return std::string(end).find_first_not_of("uUlL") == std::string::npos
+               ? value
                : 0;
   }
+  // shifted() returns the value after the `<<` at i and the number behind it,
+  // or 0.
+  unsigned long long shifted(unsigned long long value, std::size_t i) const {
+    if (tokens_[i].text != "<<") return 0;
+    const unsigned long long by = number(i + 1);
+    return by < 64 ? value << by : 0;
+  }
+  // shifts_one() returns whether the bit is written with a number in
+  // parentheses: ((long)1) << 45 or (long)(1) << 45, but not f(1) << 45.
+  bool shifts_one(std::size_t i) const {
+    std::size_t last = i;
+    while (last > 0 && tokens_[last - 1].text == ")") --last;
+    if (last == i || last < 3 || tokens_[i].foreign) return false;
+    const std::string& before = tokens_[last - 2].text;
+    return (before == "(" ? !tokens_[last - 3].is_name : before == ")") &&
+           shifted(number(last - 1), i) == kBit;
+  }
   std::size_t end_of_block(std::size_t i) const {
-    while (i > 0 && tokens_[i].text != "{") {
+    while (i > 0) {
       --i;
+      if (tokens_[i].text == "{") return matching(tokens_, i);
       if (tokens_[i].text == "}") i = opening(tokens_, i);
     }
-    return i > 0 ? matching(tokens_, i) : tokens_.size();
+    return tokens_.size();
   }
   bool is(std::size_t i, const char* words) const {
     const std::string& text = tokens_[i].text;
@@ -238,6 +260,8 @@ class Remote {
     for (std::size_t i = first + 1; i < last; ++i) tokens_[i] = {};
     return true;
   }
+
+  static constexpr unsigned long long kBit = 1ULL << 45;
 
   std::vector<Token> tokens_;
   // Variables with the bit, and where their block ends.

@@ -4,6 +4,7 @@
 // the master's side are found before.
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -301,6 +302,48 @@ std::string bounds_object(const std::string& section) {
       ", __stop_" + section + "\n");
 }
 
+// cached_object() returns "" or, if a variable is __uncached in some objects
+// only, an object that tells SWAMP_CHECK_CACHE=1 so. It fails if the sizes of
+// an __uncached variable differ: the linker may take the smallest.
+std::string cached_object(const std::vector<Part>& parts) {
+  struct Seen {
+    std::string member;
+    Variable variable;
+  };
+  std::map<std::string, std::vector<Seen>> all;
+  for_objects(parts, [&](const Member& member, const ElfObject& object) {
+    for (const auto& [name, one] : object.variables("swamp_uncached")) {
+      all[name].push_back({member.name, one});
+    }
+  });
+  std::string cached;
+  for (const auto& [name, seen] : all) {
+    const auto inside =
+        std::find_if(seen.begin(), seen.end(),
+                     [](const Seen& one) { return one.variable.inside; });
+    if (inside == seen.end()) continue;
+    for (const Seen& one : seen) {
+      if (one.variable.bytes != inside->variable.bytes) {
+        fail(name + ": got " + std::to_string(one.variable.bytes) +
+             " bytes in " + one.member + ", expected " +
+             std::to_string(inside->variable.bytes) + " as in " +
+             inside->member + ", where it is __uncached");
+      }
+      if (!one.variable.inside) {
+        cached = name + " is __uncached in " + inside->member +
+                 ", but not in " + one.member;
+      }
+    }
+  }
+  if (cached.empty()) return "";
+  return assembled(
+      "\t.section .rodata.swamp_uncached_unknown,\"a\",@progbits\n"
+      "\t.weak swamp_uncached_unknown\n"
+      "swamp_uncached_unknown:\n"
+      "\t.string \"" +
+      cached + "\"\n");
+}
+
 // image_object() returns an object that holds a file between two symbols.
 std::string image_object(const std::string& file) {
   return assembled(
@@ -396,6 +439,10 @@ void link(const Options& options) {
   });
   for (const std::string& name : sections) {
     parts.push_back({bounds_object(name), false, false, false, {}, ""});
+  }
+  const std::string cached = cached_object(parts);
+  if (!cached.empty()) {
+    parts.push_back({cached, false, false, false, {}, ""});
   }
   const auto fortran = wanted.lower_bound("_gfortran_");
   if (fortran != wanted.end() && fortran->rfind("_gfortran_", 0) == 0) {

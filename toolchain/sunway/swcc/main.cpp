@@ -1,5 +1,6 @@
 // swcc: the compiler driver of the emulated Sunway machine.
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "toolchain/sunway/swcc/actions.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   swcc::Options options = swcc::read_options(name, words);
   if (words.empty()) swcc::fail("no input files; see --help");
   if (swcc::makes_objects(options)) swcc::read_standard_input(options);
+  setenv("LC_ALL", "C", 1);  // swcc reads gcc's messages
   switch (options.action) {
     case swcc::Options::Action::pass: {
       swcc::Words command{swcc::compiler(options)};

@@ -171,19 +171,29 @@ std::set<std::string> ElfObject::undefined() const {
   });
 }
 
-std::set<std::string> ElfObject::zeros(const std::string& section_name) const {
+std::map<std::string, Variable> ElfObject::variables(
+    const std::string& section_name) const {
+  std::map<std::string, Variable> all;
   const View view(image_);
-  return view.names([&](const Elf64_Sym& symbol) {
+  view.for_symbols([&](const Elf64_Sym& symbol, const std::string& name) {
     if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT ||
-        ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL ||
-        symbol.st_shndx >= view.sections()) {
-      return false;
+        ELF64_ST_BIND(symbol.st_info) == STB_LOCAL ||
+        symbol.st_shndx == SHN_UNDEF) {
+      return;
     }
-    const Elf64_Shdr section = view.section(symbol.st_shndx);
-    return view.section_name(section) == section_name &&
-           image_.substr(section.sh_offset + symbol.st_value, symbol.st_size)
-                   .find_first_not_of('\0') == std::string::npos;
+    Variable one;
+    one.bytes = static_cast<long>(symbol.st_size);
+    if (symbol.st_shndx < view.sections()) {
+      const Elf64_Shdr section = view.section(symbol.st_shndx);
+      one.inside = view.section_name(section) == section_name;
+      one.tentative =
+          one.inside && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL &&
+          image_.substr(section.sh_offset + symbol.st_value, symbol.st_size)
+                  .find_first_not_of('\0') == std::string::npos;
+    }
+    all[name] = one;
   });
+  return all;
 }
 
 std::map<std::string, long> ElfObject::thread_locals() const {

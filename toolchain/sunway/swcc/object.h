@@ -8,6 +8,13 @@
 
 namespace swcc {
 
+// Variable is a variable of an object, of whose sections one is of interest.
+struct Variable {
+  bool inside = false;     // that section
+  bool tentative = false;  // inside, with no initial value but 0, and not weak
+  long bytes = 0;
+};
+
 // ElfObject reads a relocatable x86-64 object file; objcopy rewrites it. nm and
 // readelf do not replace the reading: whether a section group holds code takes
 // three tables of readelf, whose text is meant for people and translated. To
@@ -39,9 +46,10 @@ class ElfObject {
   // other objects, undefined() the names that it needs.
   std::set<std::string> functions() const;
   std::set<std::string> undefined() const;
-  // zeros() returns the names of the global variables in a section of which all
-  // bytes are 0.
-  std::set<std::string> zeros(const std::string& section_name) const;
+  // variables() returns what the object defines for other objects, and whether
+  // it is in this section.
+  std::map<std::string, Variable> variables(
+      const std::string& section_name) const;
   // code_groups() returns the names of the section groups, of which the linker
   // keeps one, that hold code or tables of virtual functions. Slaves and the
   // master must not share these.

@@ -6,6 +6,7 @@
   (((unsigned long)&name | (unsigned long)(id) << 20) | (1ULL << 45))
 #define VALUE(type, p, id) \
   *((type*)((unsigned long)(p) | (((unsigned long)id) << 20) | (1ul << 45)))
+static const long kRemote = 1L << 45;
 
 static inline void* place(volatile void* p, uintptr_t id) {
   uintptr_t x = (uintptr_t)p, y = (uintptr_t)id << 20, z = 1ull << 45;
@@ -44,5 +45,8 @@ void work(int* bad) {
   }
   athread_ssync_array();
   wrong += VALUE(long, &own, last) != 100 + last;
+  wrong += *(long*)((long)&own | (long)last << 20 | kRemote) != 100 + last;
+  const unsigned long bit = 1L << 45; /* after blocks */
+  wrong += *(long*)((long)&own | bit | (long)last << 20) != 100 + last;
   bad[_PEN] = wrong;
 }

@@ -23,9 +23,9 @@ extern "C" {
 // The begin and end of the __uncached variables, in programs that have some.
 extern const char* const swamp_uncached_bounds[2] __attribute__((weak));
 extern const char* const swamp_shared_ldm_bounds[2] __attribute__((weak));
-// Exists if a source uses __uncached for other things than variables, and is
-// therefore compiled without it.
-extern const char swamp_uncached_unknown __attribute__((weak));
+// Says why it is not known what is __uncached: swcc compiled a source without
+// the section, or a variable is defined outside of it, too.
+extern const char swamp_uncached_unknown[] __attribute__((weak));
 }
 
 namespace swamp::sunway::check {
@@ -78,12 +78,11 @@ std::unique_ptr<DataCache> DataCache::make(const Slave& slave) {
   if (!settings().cache) return nullptr;
   if (!have_caches.exchange(true)) {
     // volatile: otherwise the compiler assumes that a variable has an address.
-    const char* volatile unknown = &swamp_uncached_unknown;
+    const char* volatile unknown = swamp_uncached_unknown;
     if (unknown != nullptr) {
-      fail(2,
-           "SWAMP_CHECK_CACHE: got 1, expected that all sources use __uncached "
-           "for global and static variables only: swcc does not know which "
-           "memory is uncached otherwise");
+      fail(2, std::string("SWAMP_CHECK_CACHE: got 1, expected that swcc knows "
+                          "which memory is __uncached: ") +
+                  unknown);
     }
     for (const char* const* volatile bounds :
          {swamp_uncached_bounds, swamp_shared_ldm_bounds}) {
@@ -150,8 +149,8 @@ void DataCache::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
               ", which its data cache may still hold as it was before " +
               (writer.slave == nullptr ? "the " : "") + name_of(writer.slave) +
               " changed it: the machine does not keep the caches of slaves "
-              "coherent; flush_slave_cache() before, get it by DMA, or make it "
-              "__uncached",
+              "coherent; flush_slave_cache() before, get it by DMA, or define "
+              "it as __uncached",
           writer.pc});
 }
 
@@ -166,7 +165,7 @@ void DataCache::evict(std::uintptr_t begin, std::uintptr_t end) {
 }
 
 void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
-                const void* pc) {
+                const void* pc, bool is_atomic) {
   constexpr std::uintptr_t kLine = DataCache::kLine;
   // The master's signal handlers store, too.
   static thread_local bool inside = false;
@@ -178,7 +177,7 @@ void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
     if (found == caches().holders.end()) continue;
     for (DataCache* const cache : found->second) {
       DataCache::Line& line = *cache->find(at);
-      const bool is_own = &cache->slave_ == by;
+      const bool is_own = &cache->slave_ == by && !is_atomic;
       if (line.stale == nullptr) {
         if (is_own) continue;
         line.stale = std::make_shared<DataCache::Stale>();

@@ -33,7 +33,7 @@ class DataCache {
 
  private:
   friend void make_stale(std::uintptr_t begin, std::uintptr_t end,
-                         const Slave* by, const void* pc);
+                         const Slave* by, const void* pc, bool is_atomic);
 
   static constexpr std::uintptr_t kLine = 256;
   static constexpr std::size_t kWays = 4;
@@ -57,15 +57,16 @@ class DataCache {
 inline std::atomic<bool> have_caches{false};  // with SWAMP_CHECK_CACHE=1
 
 void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
-                const void* pc);
+                const void* pc, bool is_atomic);
 
 // changes_main() is called before `by`, or a master if it is nullptr, changes
-// main memory. Other slaves' copies become stale. A slave's own copy does not,
-// because its stores change it, too.
+// main memory. Other slaves' copies become stale. A slave's own copy does so by
+// an atomic, which goes past the cache; its stores change the copy, too.
 inline void changes_main(std::uintptr_t begin, std::uintptr_t end,
-                         const Slave* by, const void* pc) {
+                         const Slave* by, const void* pc,
+                         bool is_atomic = false) {
   if (have_caches.load(std::memory_order_relaxed)) {
-    make_stale(begin, end, by, pc);
+    make_stale(begin, end, by, pc, is_atomic);
   }
 }
 

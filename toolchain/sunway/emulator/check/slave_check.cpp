@@ -489,7 +489,7 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
     add_written({begin, begin + bytes, pc, &slave_});
   }
   resume();
-  if (writes) changes_main(begin, begin + bytes, &slave_, pc);
+  if (writes) changes_main(begin, begin + bytes, &slave_, pc, true);
   if (writes && begin != progress_.last_read()) progress_.forget_reads();
   (void)progress_.read(begin, pc, true);
   last_flag_ = begin;

@@ -33,7 +33,12 @@
 #define __cross
 #ifdef SWAMP_SUNWAY_UNCACHED_UNKNOWN
 #define __uncached
-__asm__(".weak swamp_uncached_unknown\n\t.set swamp_uncached_unknown, 1");
+__asm__(
+    ".pushsection .rodata.swamp_uncached_unknown,\"a\",@progbits\n"
+    "\t.weak swamp_uncached_unknown\n"
+    "swamp_uncached_unknown:\n"
+    "\t.string \"gcc cannot place an __uncached variable of " __BASE_FILE__
+    "\"\n\t.popsection");
 #else
 #define __uncached __attribute__((__section__("swamp_uncached")))
 #endif
