@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <string>
 
 #include "master/float8.h"
@@ -304,14 +303,14 @@ const std::array<float, 256>& code_values(const FloatFormat& format) {
   using Tables = std::array<std::array<float, 256>, kScalarTypeCount>;
   static runtime::MadeOnce<const Tables> tables;
   return tables.get([] {
-    auto all = std::make_unique<Tables>();
+    Tables all{};
     for (const FloatFormat& one : kFloatFormats) {
       if ((code_types(false) >> one.type & 1u) == 0) continue;
       for (unsigned code = 0; code < 256; ++code) {
-        (*all)[one.type][code] = value_of(one, code);
+        all[one.type][code] = value_of(one, code);
       }
     }
-    return all.release();
+    return all;
   })[format.type];
 }
 

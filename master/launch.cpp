@@ -53,8 +53,7 @@ class WorkspaceKey {
 Workspace& Workspace::of_this_thread() {
   if (workspace_of_this_thread == nullptr) {
     static runtime::MadeOnce<WorkspaceKey> key;
-    key.get([] { return new WorkspaceKey; })
-        .keep(std::make_unique<Workspace>());
+    key.get([] { return WorkspaceKey(); }).keep(std::make_unique<Workspace>());
   }
   return *workspace_of_this_thread;
 }

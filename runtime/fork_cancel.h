@@ -33,7 +33,7 @@ ForkMutexes& fork_mutexes() noexcept;
 // libswamp has no local statics that are initialized at run time: a child that
 // is forked while another thread initializes one would wait for that thread
 // forever. Here several threads may make an object at once, and all get the
-// same one.
+// same one. T need not be copyable: make() returns a new one by value.
 template <typename T>
 class MadeOnce {
  public:
@@ -41,7 +41,7 @@ class MadeOnce {
   T& get(Make make) {
     T* made = object_.load(std::memory_order_acquire);
     if (made == nullptr) {
-      std::unique_ptr<T> mine(make());
+      std::unique_ptr<T> mine(new T(make()));
       if (object_.compare_exchange_strong(made, mine.get(),
                                           std::memory_order_acq_rel,
                                           std::memory_order_acquire)) {

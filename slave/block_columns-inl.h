@@ -1,7 +1,7 @@
-// The codes or values of blocks along columns: a lane is a column, and a vector
-// goes down the rows; codes are then transposed. block_rows-inl.h has the other
-// direction, which is another algorithm. Included once per target, like
-// Highway's own -inl.h.
+// The codes or values of blocks along columns. A lane is a column, and a loop
+// over the rows computes a vector of them; codes are transposed at the end.
+// block_rows-inl.h has the other direction, which is another algorithm.
+// Included once per target, like Highway's own -inl.h.
 #if defined(SWAMP_SLAVE_BLOCK_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SWAMP_SLAVE_BLOCK_COLUMNS_INL_H_
 #undef SWAMP_SLAVE_BLOCK_COLUMNS_INL_H_

@@ -215,8 +215,10 @@ struct AnyPower {
   static bool is_root(const Tensor& x, const at::Scalar& exponent) {
     const at::ScalarType type = x.scalar_type();
     return !exponent.isComplex() && exponent.toDouble() == 0.5 &&
-           (type == at::kHalf ? is_switched(type)
-                              : is_reproducible() && is_real(type));
+           (type == at::kHalf
+                ? is_switched(type)
+                : is_reproducible() &&
+                      (is_real(type) || c10::isIntegralType(type, true)));
   }
   // Returns whether both are integers, whose power is one, too.
   static bool are_integers(const Tensor& x, const at::Scalar& exponent) {
@@ -226,9 +228,8 @@ struct AnyPower {
   template <Tensor (*kStock)(const Tensor&, const at::Scalar&)>
   static Tensor value(const Tensor& x, const at::Scalar& exponent) {
     if (are_integers(x, exponent)) return kStock(x, exponent);
-    const Tensor base = as_float(x);
-    return is_root(base, exponent) ? at::sqrt(base)
-                                   : Other::value<kStock>(base, exponent);
+    return is_root(x, exponent) ? at::sqrt(x)
+                                : Other::value<kStock>(x, exponent);
   }
   template <Tensor& (*kStock)(Tensor&, const at::Scalar&)>
   static Tensor& in_place(Tensor& x, const at::Scalar& exponent) {
@@ -238,9 +239,8 @@ struct AnyPower {
   template <Tensor& (*kStock)(const Tensor&, const at::Scalar&, Tensor&)>
   static Tensor& out(const Tensor& x, const at::Scalar& exponent, Tensor& out) {
     if (are_integers(x, exponent)) return kStock(x, exponent, out);
-    const Tensor base = as_float(x);
-    return is_root(base, exponent) ? at::sqrt_outf(base, out)
-                                   : Other::out<kStock>(base, exponent, out);
+    return is_root(x, exponent) ? at::sqrt_outf(x, out)
+                                : Other::out<kStock>(x, exponent, out);
   }
 };
 

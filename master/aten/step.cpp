@@ -54,17 +54,11 @@ Types types_of(const StepStorage& storage, std::size_t list) {
   return storage.is_float8 ? kFloat8Types : kCodeTypes;
 }
 
-// is_absmax() returns whether tensors of the list have two floats for each
-// block of a parameter, not the parameter's shape.
-bool is_absmax(const StepStorage& storage, std::size_t list) {
-  return storage.is_8_bit && list == kStepAbsmax;
-}
-
 // Returns whether `tensor` has two contiguous floats a block of `param`.
 bool has_absmax(const at::Tensor& tensor, const at::Tensor& param) {
-  const std::int64_t blocks = (param.numel() + kMomentBlock - 1) / kMomentBlock;
-  return tensor.numel() == 2 * blocks && tensor.is_contiguous() &&
-         !is_lazy(tensor) && is_aligned(address_of(tensor), sizeof(float));
+  return tensor.numel() == absmax_count(param.numel()) &&
+         tensor.is_contiguous() && !is_lazy(tensor) &&
+         is_aligned(address_of(tensor), sizeof(float));
 }
 
 // weight_of() is the weight whose dtype a gradient of less memory has.

@@ -30,6 +30,17 @@ inline constexpr std::size_t kStepGrads = 1;   // the only list not written
 inline constexpr std::size_t kStepStates = 2;  // up to three
 inline constexpr std::size_t kStepAbsmax = 4;  // of 8-bit moments
 inline constexpr std::size_t kStepOutput = 5;
+
+// is_absmax() returns whether tensors of the list have two floats for each
+// block of a parameter, not the parameter's shape. absmax_count() returns how
+// many floats a parameter needs.
+inline bool is_absmax(const StepStorage& storage, std::size_t list) {
+  return storage.is_8_bit && list == kStepAbsmax;
+}
+inline std::int64_t absmax_count(std::int64_t elements) {
+  return 2 * ((elements + kMomentBlock - 1) / kMomentBlock);
+}
+
 struct StepLists {
   std::array<at::TensorList, kStepListCount> all;
   std::array<const char*, kStepListCount> names;

@@ -336,10 +336,8 @@ class StepListsObject final : public torch::CustomClassHolder {
       require_step_lists(lists);  // because slice() clamps its bounds
       for (std::size_t l = 0; l < kStepListCount; ++l) {
         if (lists.all[l].empty()) continue;
-        const bool absmax = bucket.storage.is_8_bit && l == kStepAbsmax;
         const auto place = [&](std::int64_t element) {
-          constexpr std::int64_t kBlock = kMomentBlock;
-          return absmax ? 2 * ((element + kBlock - 1) / kBlock) : element;
+          return is_absmax(bucket.storage, l) ? absmax_count(element) : element;
         };
         ranges[l] =
             lists.all[l][0].view({-1}).slice(0, place(begin), place(end));

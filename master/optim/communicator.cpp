@@ -107,7 +107,7 @@ Communicator::~Communicator() = default;
 
 Communicator& Communicator::alone() noexcept {
   static runtime::MadeOnce<Alone> alone;
-  return alone.get([] { return new Alone; });
+  return alone.get([] { return Alone(); });
 }
 
 void Communicator::exchange(const ConstBytes* send,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "master/scaler/scaler.h"
@@ -32,11 +31,11 @@ constexpr std::size_t kMaxTensors = std::size_t{1} << 24;
 const std::vector<Recipe>& table() {
   static runtime::MadeOnce<const std::vector<Recipe>> all;
   return all.get([] {
-    auto recipes = std::make_unique<std::vector<Recipe>>();
+    std::vector<Recipe> recipes;
     for (auto* part : {delayed_recipes, current_recipes}) {
-      for (Recipe& recipe : part()) recipes->push_back(std::move(recipe));
+      for (Recipe& recipe : part()) recipes.push_back(std::move(recipe));
     }
-    return recipes.release();
+    return recipes;
   });
 }
 

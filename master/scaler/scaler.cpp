@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "runtime/fork_cancel.h"
 #include "swamp/loss_scaler.h"
@@ -14,13 +13,13 @@ namespace {
 const std::vector<Preset>& table() {
   static runtime::MadeOnce<const std::vector<Preset>> all;
   return all.get([] {
-    auto presets = std::make_unique<std::vector<Preset>>();
+    std::vector<Preset> presets;
     for (auto* part : {torch_presets, megatron_presets, tensorflow_presets,
                        mindspore_presets, deepspeed_presets, fairseq_presets,
                        swamp_presets}) {
-      for (Preset& preset : part()) presets->push_back(std::move(preset));
+      for (Preset& preset : part()) presets.push_back(std::move(preset));
     }
-    return presets.release();
+    return presets;
   });
 }
 

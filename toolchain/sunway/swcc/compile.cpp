@@ -451,17 +451,18 @@ std::string compiled(Options& options, const std::string& source,
   return source;
 }
 
-// compile_remote() compiles a rewritten copy of slave code that computes
-// addresses in another slave's LDM, and sets `what` to it.
-void compile_remote(const Options& options, const std::string& source,
-                    const std::string& output, std::string& what) {
+// compile_remote() compiles a rewritten copy of slave code if that computes
+// addresses in another slave's LDM. `what` is the file that was compiled
+// before; it returns the one that is compiled now.
+std::string compile_remote(const Options& options, const std::string& source,
+                           const std::string& output, const std::string& what) {
   const bool cplusplus =
       options.cplusplus || is_cplusplus(named(options, source));
   const std::string text = what == source
                                ? preprocessed(options, source, cplusplus, {})
                                : read_file(what);
   const std::string remote = with_remote_ldm(text);
-  if (remote == text) return;
+  if (remote == text) return what;
   remove_on_failure(output);
   if (remote.empty()) {
     fail(source +
@@ -469,11 +470,12 @@ void compile_remote(const Options& options, const std::string& source,
          "that is not emulated: write it as address | slave << 20 | 1L << 45, "
          "or use CRTS_rma_put and CRTS_rma_get");
   }
-  what = temporary_file(cplusplus ? ".ii" : ".i");
-  write_file(what, remote);
+  const std::string copy = temporary_file(cplusplus ? ".ii" : ".i");
+  write_file(copy, remote);
   Words user = without_dependencies(options.rest);
   user.push_back("-w");
-  run_or_exit(command(options, flags(options, what), user, what, output));
+  run_or_exit(command(options, flags(options, copy), user, copy, output));
+  return copy;
 }
 
 void compile_one(Options options, const std::string& source,
@@ -482,7 +484,7 @@ void compile_one(Options options, const std::string& source,
   const std::string ending = ending_of(options, source);
   if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
   const bool slave = options.side == Options::Side::slave;
-  if (slave) compile_remote(options, source, output, what);
+  if (slave) what = compile_remote(options, source, output, what);
   weaken_common(output);
   if (!slave && (is_sanitized(options) || !spawns(output))) return;
   // A later make must not link an object that lacks its second copy.
