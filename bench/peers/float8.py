@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Trains GPTs on a text with the recipes of swamp_torch.float8, and compares their
-losses with bfloat16's.
+"""Trains GPTs on a text with the recipes of swamp_torch.float8, or with optimizers of
+less memory, and compares their losses with bfloat16's.
 
 The models of a study are trained side by side, a step each in turn, with the same
 initial weights, batches and optimizer: float32 weights, AdamW, clipping, a constant
 learning rate after a warmup, and, but for float32, bfloat16 activations (autocast).
 The linear layers of the blocks have the recipe's casts; embedding and head do not.
+In the study `memory` weights and gradients are bfloat16.
 Every step's losses are written at once, so a run may be stopped at any time, and
 may be one of several processes with parts of a study:
 
@@ -19,6 +20,7 @@ vim-runtime, or --text.
 Studies:
   recipes  10.7 million parameters, every recipe, parts of nvfp4
   sums     0.8 million parameters, sums in float32 and exact ones, three seeds
+  memory   0.8 million parameters, swamp_torch.AdamW's options and PyTorch's, three seeds
 """
 import argparse
 import json
@@ -26,7 +28,7 @@ import math
 import pathlib
 import sys
 import time
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Optional
 
 sys.dont_write_bytecode = True  # the source tree may be read-only
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -41,6 +43,8 @@ class Run(NamedTuple):
     options: Dict[str, Any] = {}
     last: int = 0  # blocks of layers at the end without casts
     seed: int = 1
+    half: bool = False  # whether weights are bfloat16
+    adamw: Optional[Dict[str, Any]] = {}  # options; None: PyTorch's
 
 
 class Study(NamedTuple):
@@ -69,11 +73,26 @@ SUMS = [Run(f"{name}{', ' + sums if sums else ''}, seed {seed}", recipe,
         for name, recipe, sums in [("bfloat16", "", "")] + [
             (recipe, recipe, sums) for recipe in ("mxfp8", "nvfp4")
             for sums in ("float32", "exact")]]
+STOCHASTIC = {"master_weights": False}
+KAHAN = {"master_weights": False, "rounding": "kahan"}
+ADAMW = (  # name, options, bytes of a bfloat16 parameter with its gradient
+    ("float32 masters, float32 moments", {}, 16),
+    ("float32 masters, bfloat16 moments", {"moments": "bfloat16"}, 12),
+    ("float32 masters, 8-bit moments", {"moments": "8bit"}, 10),
+    ("Kahan, bfloat16 moments", {**KAHAN, "moments": "bfloat16"}, 10),
+    ("Kahan, 8-bit moments", {**KAHAN, "moments": "8bit"}, 8),
+    ("stochastic, float32 moments", STOCHASTIC, 12),
+    ("stochastic, bfloat16 moments", {**STOCHASTIC, "moments": "bfloat16"}, 8),
+    ("stochastic, 8-bit moments", {**STOCHASTIC, "moments": "8bit"}, 6))
+MEMORY = [Run(f"{name}, seed {seed}", seed=seed, half=True, adamw=options)
+          for seed in (1, 2, 3)
+          for name, options, _ in (*ADAMW, ("torch.optim.AdamW", None, 8))]
 STUDIES = {
     "recipes": Study(dict(width=384, layers=6, heads=6, context=128), 4,
                      {run.name: run for run in RECIPES}),
-    "sums": Study(dict(width=128, layers=4, heads=4, context=128), 4,
-                  {run.name: run for run in SUMS}),
+    **{name: Study(dict(width=128, layers=4, heads=4, context=128), 4,
+                   {run.name: run for run in runs})
+       for name, runs in (("sums", SUMS), ("memory", MEMORY))},
 }
 RATE, WARMUP = 6e-4, 100
 WINDOW = 50  # steps of a point of the picture
@@ -95,8 +114,13 @@ def trainer(run, study, text):
             model, module_filter_fn=lambda _, name: not name.startswith(kept),
             config=float8.Float8LinearConfig.from_recipe_name(run.recipe,
                                                               **run.options))
-    optimizer = swamp_torch.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95),
-                                  max_norm=1.0)
+    if run.half:
+        model.bfloat16()
+    options = dict(lr=RATE, betas=(0.9, 0.95))
+    optimizer = (torch.optim.AdamW(model.parameters(), fused=True, **options)
+                 if run.adamw is None else
+                 swamp_torch.AdamW(model.parameters(), max_norm=0.0 if run.half else 1.0,
+                                   **options, **run.adamw))
     context = study.model["context"]
 
     def step(number):
@@ -159,17 +183,19 @@ def means(losses):
             for i in range(0, len(losses) - WINDOW + 1, WINDOW)]
 
 
-def baseline(name):
-    return "bfloat16" + (name[name.index(", seed"):] if ", seed" in name else "")
+def baseline(name, found):
+    """The first run with the same seed."""
+    return next(one for one in found
+                if one.partition(", seed")[2] == name.partition(", seed")[2])
 
 
 def print_table(found):
     steps = len(next(iter(found.values())))
     count = max(1, steps // 4)
-    print(f"| after {steps} steps, the last {count} | loss | - bfloat16's |")
+    print(f"| after {steps} steps, the last {count} | loss | - the first row's |")
     print("|---|---|---|")
     for name, losses in found.items():
-        rest = [a - b for a, b in zip(losses, found[baseline(name)])][-count:]
+        rest = [a - b for a, b in zip(losses, found[baseline(name, found)])][-count:]
         print(f"| {name} | {math.fsum(losses[-count:]) / count:.4f} | "
               f"{math.fsum(rest) / count:+.4f} |")
 

@@ -276,7 +276,8 @@ class EveryCpu(TestCase):
         swamp_torch.enable()
 
     def test_settings(self):
-        pairs = [(name, dtype) for name in MODELS for dtype in DTYPES]
+        pairs = [(name, dtype) for i, name in enumerate(MODELS)
+                 for j, dtype in enumerate(DTYPES) if CI or i % len(DTYPES) == j]
         first, *others = settings(False)
         expected = run(first, pairs, STEPS)  # also of composed arithmetic
         wrong = {}

@@ -1,4 +1,7 @@
-"""What the tests of swamp_torch.enable(half_precision=True) share."""
+"""What the tests of swamp_torch.enable(half_precision=True) and (reproducible=True)
+share, with the calls of PyTorch's operators that these replace."""
+
+import math
 
 import support
 
@@ -6,8 +9,112 @@ import torch
 
 import swamp_torch
 
+F = torch.nn.functional
 HALF = (torch.float16, torch.bfloat16)
 EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}
+
+
+def classes(x):
+    """A class for each row of x, whose classes are in dimension 1."""
+    shape = x.shape[:1] + x.shape[2:]
+    return torch.arange(shape.numel()).view(shape) % x.shape[1]
+
+
+def attend(*mask, swap=False, **options):
+    """A call of attention with a mask of a shape, or without; `swap`: heads and rows of
+    the operands are in the other order in memory."""
+    def call(q, *kv):
+        bias = ((torch.arange(math.prod(mask)) * 37 % 101 - 50).view(mask) / 16
+                ).to(q.dtype) if mask else None
+        if swap:
+            q, *kv = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, *kv))
+        return F.scaled_dot_product_attention(q, *kv, attn_mask=bias, **options)
+    return call
+
+
+def power(k):
+    return lambda x: x.abs().clamp(0.125).pow(k)
+
+
+WIDE = [(6, 1000)]
+# name, call, shapes of its inputs; the first word of a name is that of the operator
+CALLS = [
+    ("log_softmax", lambda x: F.log_softmax(x, -1), WIDE),
+    ("log_softmax 1", lambda x: F.log_softmax(x, 1), [(2, 300, 5)]),
+    ("cross_entropy", lambda x: F.cross_entropy(x, classes(x)), WIDE),
+    ("cross_entropy none", lambda x: F.cross_entropy(
+        x, classes(x), reduction="none", label_smoothing=0.1, ignore_index=3), WIDE),
+    ("images", lambda x: F.cross_entropy(x, classes(x), reduction="sum"), [(2, 50, 3)]),
+    ("weights", lambda x: F.cross_entropy(
+        x, classes(x), torch.arange(x.shape[1]).to(x.dtype) / 4 + 0.5, ignore_index=2,
+        label_smoothing=0.1, reduction="none"), [(4, 6)]),
+    ("layer_norm", lambda x, w, b: F.layer_norm(x, w.shape, w, b),
+     [(2, 30, 40), (40,), (40,)]),
+    ("layer_norm 2", lambda x, w, b: F.layer_norm(x, w.shape, w, b),
+     [(2, 30, 40), (30, 40), (30, 40)]),
+    ("layer_norm plain", lambda x: F.layer_norm(x, x.shape[-1:]), [(2, 30, 40)]),
+    ("native_layer_norm", lambda x, w: torch.native_layer_norm(
+        x, w.shape, w, None, 1e-5)[0], [(2, 30, 40), (40,)]),
+    ("rms_norm", lambda x, w: F.rms_norm(x, w.shape, w), [(2, 30, 40), (40,)]),
+    ("rms_norm 2", lambda x: F.rms_norm(x, x.shape[-2:]), [(2, 30, 40)]),
+    ("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b), [(3, 6, 5, 7), (6,), (6,)]),
+    ("norm", lambda x: x.norm(dim=-1), [(5, 3, 70)]),
+    ("norm of all", torch.norm, WIDE),
+    ("norm 1 2", lambda x: x.norm(dim=(1, 2), keepdim=True), [(5, 3, 70)]),
+    ("norm 0", lambda x: x.norm(dim=0), [(50, 7)]),
+    ("mm", torch.mm, [(64, 64), (64, 64)]),
+    ("bmm", torch.bmm, [(2, 3, 4), (2, 4, 5)]),
+    ("addmm", torch.addmm, [(5,), (3, 4), (4, 5)]),
+    ("baddbmm", torch.baddbmm, [(2, 1, 5), (2, 3, 4), (2, 4, 5)]),
+    ("linear", F.linear, [(2, 3, 4), (5, 4), (5,)]),
+    ("dot", torch.dot, [(3000,), (3000,)]),
+    ("mv", torch.mv, [(60, 500), (500,)]),
+    ("mv transposed", lambda x, y: torch.mv(x.t(), y), [(500, 60), (500,)]),
+    ("addmv", lambda b, x, y: torch.addmv(b, x, y, beta=0.5, alpha=2),
+     [(60,), (60, 500), (500,)]),
+    ("conv2d", F.conv2d, [(2, 3, 5, 4), (4, 3, 3, 2), (4,)]),
+    ("conv_transpose1d", F.conv_transpose1d, [(2, 3, 5), (3, 4, 2)]),
+    ("max_pool1d", lambda x: F.max_pool1d(x, 2), [(2, 3, 8)]),
+    *((f"attention {i}", call, [(2, 4, q, 16), *[(2, heads, k, 16)] * 2])
+      for i, (q, heads, k, call) in enumerate((
+          (33, 4, 33, attend()), (33, 4, 33, attend(swap=True, is_causal=True)),
+          (40, 4, 70, attend(scale=0.3)),
+          (300, 2, 200, attend(is_causal=True, enable_gqa=True)),
+          (33, 1, 33, attend(33, 33, swap=True, enable_gqa=True)),
+          (33, 4, 20, attend(1, 20)), (33, 4, 20, attend(2, 1, 33, 20)),
+          (33, 4, 20, attend(1, 4, 33, 20, swap=True)), (33, 4, 20, attend(2, 4, 1, 20))))),
+    *((f"pow {k}", power(k), WIDE) for k in (3, 2, -1, -2, 0.5)),
+    ("silu", F.silu, WIDE),
+    ("silu_", lambda x: F.silu(x.clone(), inplace=True), WIDE),
+    ("gelu", F.gelu, WIDE),
+    ("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), WIDE),
+    ("tanh", torch.tanh, WIDE),
+    ("sigmoid", torch.sigmoid, WIDE),
+    ("softplus", lambda x: F.softplus(x, 1.5, 3), WIDE),
+    ("exp", torch.exp, WIDE),
+]
+# Only `reproducible` replaces these.
+REPRODUCIBLE = [
+    ("log", lambda x: x.abs().clamp(0.125).log(), WIDE),
+    ("log1p", lambda x: x.abs().log1p(), WIDE),
+    ("expm1", torch.expm1, WIDE),
+    ("exp2", torch.exp2, WIDE),
+    ("rsqrt", lambda x: x.abs().clamp(0.125).rsqrt(), WIDE),
+    ("mish", F.mish, WIDE),
+    ("mish_", lambda x: F.mish(x.clone(), inplace=True), WIDE),
+    ("elu", lambda x: F.elu(x, 1.5), WIDE),
+    ("elu_", lambda x: F.elu(x.clone(), 2, inplace=True), WIDE),
+    ("celu", lambda x: F.celu(x, 2.0), WIDE),
+    ("selu", F.selu, WIDE),
+    ("logsigmoid", F.logsigmoid, WIDE),
+    ("glu", F.glu, WIDE),
+    ("glu 0", lambda x: F.glu(x, 0), WIDE),
+    ("pow 1.75", lambda x: x.abs().pow(1.75), WIDE),
+    ("pow -0.5", power(-0.5), WIDE),
+    ("pow 5", lambda x: x.pow(5), WIDE),
+    ("pow base", lambda x: torch.pow(1.5, x), WIDE),
+]
+CALLS += REPRODUCIBLE
 
 
 def use(ours):
@@ -15,16 +122,26 @@ def use(ours):
     swamp_torch.enable(half_precision=ours)
 
 
+def use_reproducible(ours):
+    swamp_torch.enable(reproducible=ours, unreproducible="ignore")
+
+
+def both(call, use=use):
+    """What call() gives with PyTorch's own kernels, then with swamp's: results, or
+    errors."""
+    seen = []
+    for ours in (False, True):
+        use(ours)
+        seen.append(support.caught(call))
+    return seen
+
+
 def assert_as_stock(test, calls, use=use):
     """Each call gives what it gives with PyTorch's own kernels: the same bits, or the
     same error. Returns the names of those that are errors."""
     refused = set()
     for name, call in calls.items():
-        seen = []
-        for one in (False, True):
-            use(one)
-            seen.append(support.caught(call))
-        stock, ours = seen
+        stock, ours = both(call, use)
         test.assertIs(type(ours), type(stock), (name, ours, stock))
         if isinstance(stock, torch.Tensor):
             test.assert_same(ours, stock, name)

@@ -2,19 +2,14 @@
 group norm."""
 
 from support import TestCase, main
-from half_precision import EPS as HALF_EPS, assert_as_stock, randn, with_gradients
+from half_precision import (EPS as HALF_EPS, assert_as_stock, both, randn,
+                            use_reproducible as use, with_gradients)
 
 import torch
-
-import swamp_torch
 
 F = torch.nn.functional
 EPS = {**HALF_EPS, torch.float32: 2.0 ** -22}
 LAST = torch.channels_last
-
-
-def use(ours):
-    swamp_torch.enable(reproducible=ours)
 
 
 def running(x, w, b):
@@ -70,11 +65,8 @@ class Channels(TestCase):
         for dtype in EPS:
             for name, call, shapes in CALLS:
                 inputs = [randn(*s, dtype=dtype, seed=i) for i, s in enumerate(shapes)]
-                use(False)
                 exact = with_gradients(call, *(x.double() for x in inputs))
-                stock = with_gradients(call, *inputs)
-                use(True)
-                ours = with_gradients(call, *inputs)
+                stock, ours = both(lambda: with_gradients(call, *inputs), use)
                 for i, (a, b, e) in enumerate(zip(ours, stock, exact, strict=True)):
                     message = (name, dtype, i)
                     self.assertEqual((a.dtype, a.shape, a.stride()),
@@ -86,17 +78,17 @@ class Channels(TestCase):
     def test_running_statistics(self):
         for dtype in EPS:
             for own in {dtype, torch.float32}:
-                layers = []
-                for ours in (False, True):
-                    use(ours)
+                def statistics():
                     layer = torch.nn.BatchNorm2d(5).to(own)
                     for seed in range(3):
                         layer(randn(4, 5, 6, 7, dtype=dtype, seed=seed))
-                    layers.append(layer)
-                for key, value in layers[0].state_dict().items():
+                    return layer.state_dict()
+
+                stock, ours = both(statistics, use)
+                for key, value in stock.items():
                     self.assertTrue(torch.allclose(
-                        layers[1].state_dict()[key].double(), value.double(),
-                        rtol=2 * EPS[own], atol=2 * EPS[own]), (dtype, own, key))
+                        ours[key].double(), value.double(), rtol=2 * EPS[own],
+                        atol=2 * EPS[own]), (dtype, own, key))
 
     def test_memory_formats(self):
         use(True)

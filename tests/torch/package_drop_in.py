@@ -7,6 +7,7 @@ import inspect
 import os
 import tempfile
 import warnings
+from functools import partial
 
 import optimizers
 from optimizers import (CASES, NAMES, all_params, give_grads, run, scaled,
@@ -266,19 +267,51 @@ class State(Cases):
             if "momentum" in optimizer.param_groups[0]:
                 optimizer.param_groups[0].update(momentum=0.5)
 
+        def take_out(optimizer):
+            """Returns a function that puts the parameter back."""
+            some = optimizer.param_groups[0]["params"]
+            return partial(some.append, some.pop(1))
+
+        def without_gradients(optimizer):
+            p = all_params(optimizer)[1]
+            hook = optimizer.register_step_pre_hook(lambda *_: setattr(p, "grad", None))
+            return hook.remove
+
+        def of_one(change):
+            """Of one state; what is done to it changes no other."""
+            return lambda optimizer: change(optimizer.state[all_params(optimizer)[1]])
+
+        def of_count(change):
+            return of_one(lambda state: "step" in state and change(state))
+
+        def zero(state):
+            for value in state.values():
+                value.zero_()
+
+        changes = (
+            replace_gradients, replace_data, write_state, replace_states, drop_states,
+            other_numbers, drop_a_parameter, add_a_group, other_momentum, take_out,
+            without_gradients, of_one(zero), of_one(dict.clear),
+            of_count(lambda s: s["step"].fill_(40)),
+            of_count(lambda s: s.update(step=torch.tensor(7.0))),
+            of_count(lambda s: s.update(step=s["step"].clone())),
+            of_count(lambda s: s.update(step=s["step"].double().float())),
+            of_count(lambda s: setattr(s["step"], "data", torch.tensor(7.0))))
+
         def check(name, options):
-            for change in (replace_gradients, replace_data, write_state,
-                           replace_states, drop_states, other_numbers,
-                           drop_a_parameter, add_a_group, other_momentum):
+            for number, change in enumerate(changes):
                 made = []
                 for make in (ours, stock):
                     # PyTorch's fused SGD needs all momentum buffers or none.
                     how = {} if make is ours or name == "SGD" else {"fused": True}
                     made.append(run(make(name, params(), options, **how), 0, 2))
-                    change(made[-1])
+                    undo = change(made[-1])
                     made[-1].step()
                     run(made[-1], 2, 2)
-                self.assert_same(tensors(made[0]), tensors(made[1]), change)
+                    if callable(undo):
+                        undo()
+                        run(made[-1], 4, 2)
+                self.assert_same(tensors(made[0]), tensors(made[1]), number)
         self.for_all(check)
 
 

@@ -40,9 +40,12 @@ def stock_kernel_runs():
 
 class Import(TestCase):
     def test_prints_nothing(self):
-        done = python("import swamp_torch")
-        self.assertEqual((done.returncode, done.stdout, done.stderr),
-                         (0, "", ""))
+        """Not even PyTorch's warning of replaced kernels; its others pass."""
+        for code, warning in (("", "^$"), ("torch.ones(2, 2).to_sparse_csr()",
+                                           "Sparse CSR tensor support is in beta")):
+            done = python(f"import torch, swamp_torch\n{code}")
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+            self.assertRegex(done.stderr, warning)
 
     def test_unknown_variable(self):
         done = python("import swamp_torch", SWAMP_ISA="",
@@ -57,7 +60,14 @@ class Import(TestCase):
     def test_version(self):
         info = swamp_torch.info()
         self.assertEqual(swamp_torch.__version__, info["version"])
+        self.assertEqual(torch.ops.swamp.version(), info["version"])
+        self.assertRegex(info["version"], r"^\d+\.\d+\.\d+$")
         self.assertEqual(minor_of(info["torch"]), MINOR)
+        self.assertIn(info["isa"], info["available"]["isa"])
+        for key in ("machine", "core_groups", "slaves_per_group", "ldm_bytes", "backend",
+                    "transfer", "bind", "cpu", "cores", "threads", "topology", "compiler",
+                    "products"):
+            self.assertIn(key, info)
 
     def imported(self, *versions):
         """Of an import with each version of PyTorch, or with none for None: what it
@@ -164,13 +174,13 @@ class Active(TestCase):
             "  try:\n"
             "    torch._amp_foreach_non_finite_check_and_unscale_(\n"
             "        [x], found, torch.tensor(.5))\n"
-            "  except RuntimeError: print('refused', end=' ')\n"
+            "  except RuntimeError as error: print(error, end=' ')\n"
             "  torch._amp_update_scale_(scale, tracker, found, 2., .5, 1)\n"
             "  print(x[0].item(), scale.item(), tracker.item())\n"
             "run(); swamp_torch.disable(); run(); swamp_torch.enable(); run()\n",
             SWAMP_BACKEND="nonsense")
-        self.assertEqual(done.stdout, "refused 6.0 8.0 0\n"
-                         "3.0 8.0 0\nrefused 6.0 8.0 0\n", done.stderr)
+        refused = "swamp: .*SWAMP_BACKEND.*nonsense(?s:.*) 6.0 8.0 0\n"
+        self.assertRegex(done.stdout, f"^{refused}3.0 8.0 0\n{refused}$", done.stderr)
 
     def test_while_others_work(self):
         stop, wrong = threading.Event(), []
@@ -219,14 +229,62 @@ class Active(TestCase):
 
 class Functions(TestCase):
     def test_any_nonfinite(self):
+        base = torch.ones(60, 80)
+        base[7, 9] = math.inf
         good, bad = torch.ones(3, 4), torch.tensor([1.0, torch.nan]).half()
-        for tensors, want in ((good, 0), (bad, 1), ([good, bad], 1), ([], 0),
-                              ((t for t in (bad, good)), 1)):
-            found = swamp_torch.any_nonfinite(tensors)
-            self.assertEqual((found.dtype, found.shape, found.item()),
-                             (torch.float32, (), want))
-        with self.assertRaises(NotImplementedError):
-            swamp_torch.any_nonfinite([torch.ones(3, dtype=torch.int32)])
+        rows = [([], 0), ([torch.empty(0)], 0), ([torch.empty(3, 0)], 0), (good, 0),
+                (bad, 1), ((t for t in (bad, good)), 1)]
+        rows += [([base[0], view, view], expected) for view, expected in (
+            (base[:, 10:], 0), (base[:, 9:], 1), (base.t()[9], 1), (base[::7], 1),
+            (base[::2], 0), (base[7, 9].expand(5, 5), 1), (base[0, :1].expand(5), 0),
+            (base[7].expand(3, 80), 1))]
+        for dtype in DTYPES:
+            rows += [([torch.ones(100, dtype=dtype), torch.full((40, 50), x).to(dtype)], y)
+                     for x, y in ((1, 0), (math.inf, 1), (-math.inf, 1), (math.nan, 1))]
+            for place in range(67):
+                tensor = torch.ones(67, dtype=dtype)
+                tensor[place] = math.nan
+                rows += [([tensor], 1), ([tensor[:place]], 0)]
+        for tensors, expected in rows:
+            answer = swamp_torch.any_nonfinite(tensors)
+            self.assertEqual(
+                (answer.item(), answer.dtype, answer.shape, answer.device),
+                (expected, torch.float32, (), torch.device("cpu")), tensors)
+        leaf = torch.ones(3, requires_grad=True)
+        product = leaf * 2
+        self.assertFalse(swamp_torch.any_nonfinite([product, leaf]).requires_grad)
+        product.sum().backward()
+        self.assertEqual(leaf.grad.tolist(), [2.0, 2.0, 2.0])
+        for wrong, text in ((torch.ones(3, dtype=torch.int32),
+                             "^\"any_nonfinite_cpu\" not implemented for 'Int'"),
+                            (torch.eye(3).to_sparse(), "takes strided CPU")):
+            with self.assertRaisesRegex(NotImplementedError, text):
+                swamp_torch.any_nonfinite([torch.ones(3), wrong])
+
+    def test_unscale_writes_nothing(self):
+        """In an error, unlike PyTorch's; and if inv_scale is 1."""
+        for wrong, error in ((torch.ones(3, dtype=torch.int32), NotImplementedError),
+                             (torch.ones(1).expand(4), RuntimeError)):
+            good, found = torch.tensor([1.0, math.inf]), torch.zeros(())
+            with self.assertRaises(error):
+                unscale([good, good[:1], wrong], found, torch.tensor(0.5))
+            self.assertEqual((good.tolist(), found.item()), ([1.0, math.inf], 0.0))
+        # 0x7f81 is a signalling nan that PyTorch rewrites.
+        bits = torch.tensor([0x7f81, 0x3f80, 0x7f80], dtype=torch.int16)
+        grads = bits.view(torch.bfloat16)
+        unscale([grads, grads[::2]], found, torch.tensor(1.0))
+        self.assertEqual((bits.tolist(), found.item()), ([0x7f81, 0x3f80, 0x7f80], 1.0))
+
+    def test_compiled_unscale(self):
+        def step(x, found, inv_scale):
+            y = x * 3
+            unscale([y], found, inv_scale)
+            return y
+
+        found = torch.zeros(())
+        answer = torch.compile(step, backend="aot_eager", fullgraph=True)(
+            torch.tensor([1.0, math.inf]), found, torch.tensor(0.5))
+        self.assertEqual((answer.tolist(), found.item()), ([1.5, math.inf], 1.0))
 
     def test_saturated(self):
         """The largest float16 counts if asked for; no other number or dtype does."""

@@ -12,7 +12,7 @@ import unittest.mock
 
 import optimizers
 from optimizers import CASES, tensors
-from support import TestCase, main, on_threads
+from support import TestCase, a_fifth, main, on_threads
 
 import torch
 
@@ -217,7 +217,8 @@ class Memory(TestCase):
         run(stock)
         sources.append((stock, stock.state_dict()))
         exact = sources[0][0]
-        for (source, state), (options, _) in itertools.product(sources, OPTIONS):
+        for (source, state), (options, _) in a_fifth([
+                *itertools.product(sources, OPTIONS)]):
             with self.subTest(options):
                 some = [torch.nn.Parameter(p.detach().clone())
                         for g in source.param_groups for p in g["params"]]
@@ -349,9 +350,9 @@ class Memory(TestCase):
                 optimizer.step()
 
         eight = [o for o, _ in OPTIONS if o.get("moments") in ("8bit", "float8")]
-        for options, dtype, (before, after), loaded in itertools.product(
+        for options, dtype, (before, after), loaded in a_fifth([*itertools.product(
                 eight, (torch.float32, torch.bfloat16),
-                itertools.product((contiguous, last), repeat=2), (False, True)):
+                itertools.product((contiguous, last), repeat=2), (False, True))]):
             with self.subTest(dtype=dtype, before=before, after=after,
                               loaded=loaded, **options):
                 results = []
@@ -435,9 +436,9 @@ class Memory(TestCase):
                 optimizer.load_state_dict(state)
             self.assert_same(tensors(optimizer), before)
             self.assertEqual(optimizer.param_groups[0]["moments"], "8bit")
-        for (options, _), name, value in itertools.product(
+        for (options, _), name, value in a_fifth([*itertools.product(
                 OPTIONS, ("exp_avg", "exp_avg_sq", "master_param"),
-                (torch.zeros(1), torch.zeros(65, 67), 3.0)):
+                (torch.zeros(1), torch.zeros(65, 67), 3.0))]):
             with self.subTest(options, name=name, value=value):
                 optimizer = make(**options)
                 run(optimizer)
@@ -496,7 +497,7 @@ class Memory(TestCase):
             self.assertEqual(float(state["step"]), 6)
         default = {"master_weights": True, "rounding": "stochastic",
                    "moments": "float32"}
-        for (old, _), (new, _) in itertools.product(OPTIONS, OPTIONS):
+        for (old, _), (new, _) in a_fifth([*itertools.product(OPTIONS, OPTIONS)]):
             for amsgrad in (False,) if new else (False, True):
                 with self.subTest(old=old, new=new, amsgrad=amsgrad):
                     changed = make(**old)

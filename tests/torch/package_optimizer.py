@@ -1,12 +1,13 @@
 """swamp_torch.AdamW: masters, max_norm, found_inf, and what it refuses. Its bits, in
 the place of PyTorch's classes, are in package_drop_in.py."""
 
+import itertools
 import math
 import warnings
 
 import optimizers
 from optimizers import NAMES, OPTIMIZERS, give_grads
-from support import FORMS, TestCase, Wrapper, caught, main
+from support import FORMS, TestCase, Wrapper, a_fifth, caught, main
 
 import torch
 
@@ -179,21 +180,20 @@ class Forms(TestCase):
         self.assert_same(*results, (make, dtype, options))
 
     def test_gradients(self):
-        for kind, form in GRADIENTS.items():
-            for make in OPTIMIZERS.values():
-                for dtype in (torch.float32, torch.bfloat16, torch.float16):
-                    if kind == "imaginary" and dtype is not torch.float32:
-                        continue  # PyTorch has no such complex numbers
+        for kind, make, dtype, options in a_fifth([*itertools.product(
+                GRADIENTS, OPTIMIZERS.values(),
+                (torch.float32, torch.bfloat16, torch.float16),
+                ({}, {"max_norm": 0.5}, {"unscale_grads": True}))]):
+            if (kind == "imaginary" and dtype is not torch.float32  # PyTorch has none
+                    or "expanded" in kind and "unscale_grads" in options):  # not written
+                continue
 
-                    def change(changed, optimizer, p):
-                        new = form(p.grad)
-                        p.grad = new if changed else new.clone()
+            def change(changed, optimizer, p):
+                new = GRADIENTS[kind](p.grad)
+                p.grad = new if changed else new.clone()
 
-                    with self.subTest(kind):
-                        for options in ({}, {"max_norm": 0.5}, {"unscale_grads": True}):
-                            if "expanded" in kind and "unscale_grads" in options:
-                                continue  # which cannot be written
-                            self.both(make, dtype, change, options)
+            with self.subTest(kind):
+                self.both(make, dtype, change, options)
 
     def test_parameters_and_states(self):
         for name, make in OPTIMIZERS.items():

@@ -1,9 +1,9 @@
 """swamp_torch.enable(half_precision=True): products of float16 and bfloat16 against
 float64 and against PyTorch's own, and the switch."""
 
-from support import TestCase, caught, growth, in_threads, main
-from half_precision import (EPS, HALF, assert_as_stock, error, randn, use,
-                            with_gradients)
+from support import TestCase, growth, in_threads, main
+from half_precision import (EPS, HALF, assert_as_stock, both, error, randn, use,
+                            use_reproducible, with_gradients)
 
 import torch
 
@@ -42,10 +42,7 @@ def operands(dtype, batch, m, k, n, *layouts):
 class Products(TestCase):
     def compare(self, call, exact, message, eps):
         """call() has an error that is not above that of PyTorch's own kernel."""
-        use(False)
-        stock = call()
-        use(True)
-        ours = call()
+        stock, ours = both(call)
         self.assertEqual((ours.dtype, ours.shape, ours.stride()),
                          (stock.dtype, stock.shape, stock.stride()), message)
         # A sum in float32 may fall on the other side of a tie.
@@ -361,42 +358,10 @@ class Reproducible(TestCase):
             weight = a.clone().requires_grad_()
             weight.mv(x).backward(bias)
             self.assert_same(weight.grad, bias[:, None] * x)
-            stock = []
-            for reproducible in (False, True):
-                swamp_torch.enable(reproducible=reproducible)
-                stock.append([caught(call) for call in (
-                    lambda: a.mv(x[1:]), lambda: x.dot(x[1:]), lambda: x.dot(x.double()),
-                    lambda: a.addmv(a, x), lambda: a[:, :0].mv(x[:0]),
-                    lambda: x[:0].dot(x[:0]), lambda: a.mv(x.double()))])
-            self.assertEqual(*map(repr, stock))
-
-
-class Switch(TestCase):
-    def tearDown(self):
-        use(False)
-
-    def test_round_trip(self):
-        x = randn(64, 64, dtype=torch.float16)
-
-        def state():
-            return (swamp_torch.is_active(),
-                    swamp_torch.is_active(half_precision=True))
-
-        use(False)
-        self.assertEqual(state(), (True, False))
-        stock = x @ x
-        for _ in range(2):
-            use(True)
-            self.assertEqual(state(), (True, True))
-            ours = x @ x
-            swamp_torch.disable()
-            self.assertEqual(state(), (False, False))
-            self.assert_same(x @ x, stock)
-            swamp_torch.enable(half_precision=True)
-            self.assert_same(x @ x, ours)
-            swamp_torch.enable()
-            self.assertEqual(state(), (True, False))
-            self.assert_same(x @ x, stock)
+            assert_as_stock(self, dict(enumerate((
+                lambda: a.mv(x[1:]), lambda: x.dot(x[1:]), lambda: x.dot(x.double()),
+                lambda: a.addmv(a, x), lambda: a[:, :0].mv(x[:0]),
+                lambda: x[:0].dot(x[:0]), lambda: a.mv(x.double())))), use_reproducible)
 
 
 if __name__ == "__main__":

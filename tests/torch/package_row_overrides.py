@@ -3,8 +3,9 @@ layer_norm and rms_norm of 16-bit tensors; and the activations."""
 
 import math
 
-from support import CI, TestCase, a_fifth, caught, main
-from half_precision import EPS, HALF, assert_as_stock, randn, use, with_gradients
+from support import CI, TestCase, a_fifth, main
+from half_precision import (CALLS, EPS, HALF, REPRODUCIBLE, assert_as_stock, both, randn,
+                            use, use_reproducible, with_gradients)
 
 import torch
 import torch._inductor.utils
@@ -15,109 +16,32 @@ import swamp_torch
 F = torch.nn.functional
 
 
-ACTIVATIONS = [
-    ("silu", F.silu),
-    ("gelu", F.gelu),
-    ("gelu tanh", lambda x: F.gelu(x, approximate="tanh")),
-    ("tanh", torch.tanh),
-    ("sigmoid", torch.sigmoid),
-    ("softplus", lambda x: F.softplus(x, 1.5, 3)),
-    ("exp", torch.exp),
-]
-# Only `reproducible` replaces these.
-REPRODUCIBLE = [
-    ("log", lambda x: x.abs().clamp(0.125).log()),
-    ("log1p", lambda x: x.abs().log1p()),
-    ("expm1", torch.expm1),
-    ("exp2", torch.exp2),
-    ("rsqrt", lambda x: x.abs().clamp(0.125).rsqrt()),
-    ("mish", F.mish),
-    ("elu", lambda x: F.elu(x, 1.5)),
-    ("celu", lambda x: F.celu(x, 2.0)),
-    ("selu", F.selu),
-    ("logsigmoid", F.logsigmoid),
-    ("glu", F.glu),
-    ("glu 0", lambda x: F.glu(x, 0)),
-    ("pow 1.75", lambda x: x.abs().pow(1.75)),
-    ("pow -0.5", lambda x: x.abs().clamp(0.125).pow(-0.5)),
-    ("pow 5", lambda x: x.pow(5)),
-    ("pow base", lambda x: torch.pow(1.5, x)),
-]
-
-
-def attend(*mask, swap=False, **options):
-    """A call of attention with a mask of a shape, or without; `swap`: heads and rows of
-    the operands are in the other order in memory."""
-    def call(q, *kv):
-        bias = ((torch.arange(math.prod(mask)) * 37 % 101 - 50).view(mask) / 16
-                ).to(q.dtype) if mask else None
-        if swap:
-            q, *kv = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, *kv))
-        return F.scaled_dot_product_attention(q, *kv, attn_mask=bias, **options)
-    return call
-
-
-# name, call, shapes of its inputs, and whether all after the first may be float32
+# Of these calls all inputs after the first may be float32.
+MIXED = {name for name, _, shapes in CALLS if "_norm" in name and len(shapes) > 1}
+NAMES = {name for name, *_ in REPRODUCIBLE}
 TARGET = torch.arange(6)
-CALLS = [
-    ("log_softmax", lambda x: F.log_softmax(x, -1), [(6, 1000)], False),
-    ("log_softmax 1", lambda x: F.log_softmax(x, 1), [(2, 300, 5)], False),
-    ("mean", lambda x: F.cross_entropy(x, TARGET), [(6, 1000)], False),
-    ("none", lambda x: F.cross_entropy(x, TARGET, reduction="none",
-                                       label_smoothing=0.1, ignore_index=3),
-     [(6, 1000)], False),
-    ("images", lambda x: F.cross_entropy(x, TARGET.view(2, 3), reduction="sum"),
-     [(2, 50, 3)], False),
-    ("layer_norm", lambda x, w, b: F.layer_norm(x, (40,), w, b),
-     [(2, 30, 40), (40,), (40,)], True),
-    ("layer_norm 2", lambda x, w, b: F.layer_norm(x, (30, 40), w, b),
-     [(2, 30, 40), (30, 40), (30, 40)], True),
-    ("layer_norm plain", lambda x: F.layer_norm(x, (40,)), [(2, 30, 40)], False),
-    ("rms_norm", lambda x, w: F.rms_norm(x, (40,), w), [(2, 30, 40), (40,)], True),
-    ("rms_norm 2", lambda x: F.rms_norm(x, (30, 40)), [(2, 30, 40)], False),
-    ("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b),
-     [(3, 6, 5, 7), (6,), (6,)], True),
-    ("norm", torch.norm, [(6, 1000)], False),
-    ("norm -1", lambda x: x.norm(dim=-1), [(5, 3, 70)], False),
-    ("norm 1 2", lambda x: x.norm(dim=(1, 2), keepdim=True), [(5, 3, 70)], False),
-    ("norm 0", lambda x: x.norm(dim=0), [(50, 7)], False),
-    ("dot", torch.dot, [(3000,), (3000,)], False),
-    ("mv", torch.mv, [(60, 500), (500,)], False),
-    ("mv transposed", lambda x, y: torch.mv(x.t(), y), [(500, 60), (500,)], False),
-    ("addmv", lambda b, x, y: torch.addmv(b, x, y, beta=0.5, alpha=2),
-     [(60,), (60, 500), (500,)], False),
-    *((f"attention {i}", call, [(2, 4, q, 16), *[(2, heads, k, 16)] * 2], False)
-      for i, (q, heads, k, call) in enumerate((
-          (33, 4, 33, attend()), (33, 4, 33, attend(swap=True, is_causal=True)),
-          (40, 4, 70, attend(scale=0.3)),
-          (300, 2, 200, attend(is_causal=True, enable_gqa=True)),
-          (33, 1, 33, attend(33, 33, swap=True, enable_gqa=True)),
-          (33, 4, 20, attend(1, 20)), (33, 4, 20, attend(2, 1, 33, 20)),
-          (33, 4, 20, attend(1, 4, 33, 20, swap=True)), (33, 4, 20, attend(2, 4, 1, 20))))),
-    *((f"pow {k}", lambda x, k=k: x.abs().clamp(0.125).pow(k), [(6, 1000)], False)
-      for k in (2, 3, -1, -2, 0.5, -0.5)),
-    *((name, call, [(6, 1000)], False) for name, call in ACTIVATIONS + REPRODUCIBLE),
-]
 
 
 def use_for(name):
-    """Makes the operators of a row of CALLS swamp's."""
-    swamp_torch.enable(half_precision=True, reproducible=name in dict(REPRODUCIBLE))
+    """Returns what switches the operators of a row of CALLS."""
+    return lambda ours: swamp_torch.enable(
+        half_precision=ours, reproducible=ours and name in NAMES)
 
 
 class Overrides(TestCase):
+    def tearDown(self):
+        use(False)
+
     def test_no_worse_than_stock(self):
         """Results are rounded once; gradients are at least as good as PyTorch's."""
         for dtype in HALF:
-            for name, call, shapes, mixed in CALLS:
-                for kind in (dtype, torch.float32) if mixed else (dtype,):
+            for name, call, shapes in CALLS:
+                for kind in (dtype, torch.float32) if name in MIXED else (dtype,):
                     inputs = [randn(*s, dtype=dtype if i == 0 else kind)
                               for i, s in enumerate(shapes)]
                     exact = with_gradients(call, *(x.double() for x in inputs))
-                    use(False)
-                    stock = with_gradients(call, *inputs)
-                    use_for(name)
-                    ours = with_gradients(call, *inputs)
+                    stock, ours = both(lambda: with_gradients(call, *inputs),
+                                       use_for(name))
                     message = (name, dtype, kind)
                     self.assertEqual([(x.dtype, x.shape, x.stride()) for x in ours],
                                      [(x.dtype, x.shape, x.stride()) for x in stock],
@@ -229,20 +153,20 @@ class Overrides(TestCase):
             else:
                 calls |= {name: lambda call=call, shapes=shapes: with_gradients(
                     call, *map(lambda s: make(*s), shapes))
-                    for name, call, shapes, _ in CALLS}
+                    for name, call, shapes in CALLS}
             self.assertIn(0, assert_as_stock(self, calls))
 
     def test_switch_between_directions(self):
         """Off in the backward after on in the forward, and the opposite."""
         for dtype in HALF:
-            for name, call, shapes, _ in CALLS:
+            for name, call, shapes in CALLS:
                 for first, second in ((True, False), (False, True)):
                     inputs = [randn(*s, dtype=dtype) for s in shapes]
                     exact = with_gradients(call, *(x.double() for x in inputs))
                     inputs = [x.requires_grad_() for x in inputs]
-                    use_for(name) if first else use(False)
+                    use_for(name)(first)
                     y = call(*inputs)
-                    use_for(name) if second else use(False)
+                    use_for(name)(second)
                     y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
                     for x, e in zip(inputs, exact[1:]):
                         self.assertLess((x.grad.double() - e).norm(),
@@ -250,14 +174,14 @@ class Overrides(TestCase):
 
     def test_round_trip(self):
         for dtype in HALF:
-            for name, call, shapes, _ in CALLS:
+            for name, call, shapes in CALLS:
                 inputs = [randn(*s, dtype=dtype) for s in shapes]
                 found = []
-                for way in (False, True, False, True):
-                    use_for(name) if way else use(False)
+                for way in (False, True, False, True, None):
+                    swamp_torch.disable() if way is None else use_for(name)(way)
                     found.append(with_gradients(call, *inputs))
-                self.assert_same(found[0], found[2], name)
-                self.assert_same(found[1], found[3], name)
+                for i, j in ((0, 2), (1, 3), (0, 4)):
+                    self.assert_same(found[i], found[j], name)
 
 
 def step(x, w, b):
@@ -268,6 +192,11 @@ def step(x, w, b):
 def autocast(x, w):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         return F.cross_entropy(F.linear(x, w), TARGET)
+
+
+def activations(x, w):
+    y = F.silu(x @ w, inplace=True) * torch.exp(-F.softplus(x)) + F.gelu(x)
+    return F.mish(y) + F.elu(x, 1.5) * F.logsigmoid(x)
 
 
 @torch.compiler.nested_compile_region
@@ -301,6 +230,8 @@ GRAPHS = [
      ((6, 40),), torch.float16, [], [*OURS[2:4], "scaled_softmax"]),
     ("softmax", lambda x: x.softmax(1), ((3, 40, 5),), torch.float32, [],
      ["_scaled_softmax_backward", "scaled_softmax"]),
+    ("activations", activations, ((6, 40), (40, 40)), torch.float32, [],
+     7 * ["activation"] + 7 * ["activation_backward"]),
     ("nll_loss", lambda x: F.nll_loss(x, TARGET), ((6, 40),), torch.float16, [], []),
     ("to float32", lambda x: F.log_softmax(x, -1, dtype=torch.float32), ((6, 40),),
      torch.float16, [], []),
@@ -344,10 +275,7 @@ class Activations(TestCase):
                 calls[name, kind] = op, x
         for (name, kind), (op, x) in calls.items():
             with self.subTest((name, kind)):
-                use(False)
-                stock = caught(lambda: op(x))
-                swamp_torch.enable(reproducible=True)
-                ours = caught(lambda: op(x))
+                stock, ours = both(lambda: op(x), use_reproducible)
                 if not isinstance(stock, torch.Tensor):
                     self.assertEqual(ours, stock)
                     continue
@@ -438,17 +366,6 @@ class Compiled(TestCase):
             torch.compile(lambda x: F.gelu(x, approximate="foo"), backend="aot_eager")(
                 randn(3))
 
-    def test_activations(self):
-        """With `reproducible` they have the bits of eager mode, in place too."""
-        def call(x, w):
-            y = F.silu(x @ w, inplace=True) * torch.exp(-F.softplus(x)) + F.gelu(x)
-            return F.mish(y) + F.elu(x, 1.5) * F.logsigmoid(x)
-
-        swamp_torch.enable(reproducible=True)
-        inputs = [randn(6, 40), randn(40, 40)]
-        self.assert_same(with_gradients(torch.compile(call, fullgraph=True), *inputs),
-                         with_gradients(call, *inputs))
-
     def test_switch(self):
         """A graph serves the switches that it was made with, each of them once."""
         x = randn(6, 40, dtype=torch.float16)
@@ -470,7 +387,7 @@ class Compiled(TestCase):
                  (lambda x: x.sin(), False)]
         # One folder, in which the headers are compiled once.
         with torch._inductor.utils.fresh_cache():
-            for call, is_ours in calls if CI else calls[1:]:
+            for call, is_ours in calls if CI else calls[1:2]:
                 found, hits = [], []
                 for ours in (False, True, False, True):
                     torch._dynamo.reset()

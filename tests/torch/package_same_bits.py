@@ -10,7 +10,7 @@ import os
 from support import PATH, TestCase, main, on_threads, python  # first: for python()
 import package_channels
 import package_convolution
-import package_row_overrides
+from half_precision import CALLS
 
 import torch
 
@@ -23,7 +23,7 @@ FAST = {"avx512": "avx512", "avx2": "avx2", "neon": ""}
 SLOW = {"scalar": "default", "sse4": "default"}
 # name, call, shapes of its inputs
 ROWS = [
-    *(row[:3] for row in package_row_overrides.CALLS + package_channels.CALLS),
+    *CALLS, *package_channels.CALLS,
     *((f"convolution {i}", one.call_all, [x.shape for x in one.operands])
       for i, one in enumerate(package_convolution.Operation(*row, torch.float32)
                               for row in package_convolution.rows())),

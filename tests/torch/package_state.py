@@ -60,60 +60,6 @@ class State(TestCase):
         self.assertEqual(
             len({state["step"].data_ptr() for state in ours.state.values()}), 9)
 
-    def test_every_count_is_its_own(self):
-        """What is done to the state of one parameter changes no other, as in
-        torch.optim: the same bits as PyTorch's after each step."""
-        def taken_out(optimizer, some, step):
-            if step == 2:
-                del optimizer.param_groups[0]["params"][1]
-            if step == 6:
-                optimizer.param_groups[0]["params"].append(some[1])
-
-        def at_3(change):
-            return lambda optimizer, some, step: step == 3 and change(
-                optimizer.state[some[1]])
-
-        def zero(state):
-            for value in state.values():
-                value.zero_()
-
-        def no_gradient(_, some, step):
-            if 2 < step < 6:
-                some[1].grad = None
-
-        for name, change in {
-                "taken out of its group and put back": taken_out,
-                "no gradient": no_gradient,
-                "all zeroed": at_3(zero),
-                "cleared": at_3(dict.clear),
-                "count set": at_3(lambda s: s["step"].fill_(40)),
-                "count replaced": at_3(lambda s: s.update(
-                    step=torch.tensor(7.0))),
-                "count replaced by an equal one": at_3(lambda s: s.update(
-                    step=s["step"].clone())),
-                "count of another dtype": at_3(lambda s: s.update(
-                    step=s["step"].double().float())),
-                "data of the count": at_3(lambda s: setattr(
-                    s["step"], "data", torch.tensor(7.0)))}.items():
-            weights = [torch.randn(s) for s in SHAPES]
-            results = []
-            for make_one in (AdamW,
-                             lambda p: torch.optim.AdamW(p, fused=True)):
-                some = [torch.nn.Parameter(w.clone()) for w in weights]
-                optimizer = make_one(some)
-                seen = []
-                for step in range(9):
-                    for i, p in enumerate(some):
-                        torch.manual_seed(10 * step + i)
-                        p.grad = torch.randn(p.shape)
-                    change(optimizer, some, step)
-                    optimizer.step()
-                    seen += [t.detach().clone() for p in some for t in (
-                        p, optimizer.state[p]["step"])]
-                results.append(seen)
-            with self.subTest(name):
-                self.assert_same(*results)
-
     def test_count_of_any_dtype(self):
         """Set by hand; also another for each parameter."""
         makes = {

@@ -8,7 +8,7 @@ import threading
 import warnings
 
 from support import TestCase, caught, main, on_threads
-from half_precision import HALF, randn
+from half_precision import HALF, assert_as_stock, both, randn, use_reproducible
 
 import torch
 import torch.nn.functional as F
@@ -331,13 +331,10 @@ class Composed(TestCase):
                         out = torch.empty(0, dtype=dtype)
                         self.assertIs(call(x, out=out), out)
                         self.assert_same(out, expected.to(dtype))
-                    errors = []
-                    for switch in (False, True):
-                        swamp_torch.enable(reproducible=switch, unreproducible="ignore")
-                        errors.append(str(caught(
-                            lambda: call(x, out=torch.empty(0, dtype=torch.int32)))))
+                    errors = both(lambda: call(x, out=torch.empty(0, dtype=torch.int32)),
+                                  use_reproducible)
                     self.assertEqual(*errors)
-                    self.assertIn("can't be cast", errors[0])
+                    self.assertIn("can't be cast", errors[0][1])
         swamp_torch.enable(reproducible=True, unreproducible="raise")
         for call in (lambda x: x ** 2, lambda x: 2 ** x, lambda x: x ** True):
             self.assertEqual(call(integers % 9).dtype, torch.int64)
@@ -378,33 +375,23 @@ class Composed(TestCase):
             for kind, wrong in (("rows", (x, y[:2])), ("row", (x[:1].clone(), y)),
                                 ("meta", (x, y.to("meta"))), ("list", (x, [1]))):
                 for form in (function, in_place):
-                    errors = []
-                    for switch in (False, True):
-                        swamp_torch.enable(reproducible=switch)
-                        errors.append(caught(lambda: call(form, *wrong)))
+                    errors = both(lambda: call(form, *wrong), use_reproducible)
                     if isinstance(errors[0], tuple):
                         self.assertEqual(*errors, (name, kind, form))
         whole = torch.arange(6)
-        for call in (lambda: torch.add(whole, whole, alpha=0.3),
-                     lambda: torch.add(whole, whole, alpha=2),
-                     lambda: torch.add(whole > 2, whole > 1, alpha=True),
-                     lambda: torch.add(numbers[0], numbers[1], alpha=1j),
-                     lambda: torch.sub(numbers[0], numbers[0] > 0, alpha=3),
-                     lambda: whole.clone().add_(numbers[0][0, :6], alpha=0.3),
-                     lambda: numbers[0].clone().mul_(1j),
-                     lambda: torch.lerp(numbers[0], numbers[1].float(), 0.3),
-                     lambda: torch.addcmul(whole, whole, whole, value=2),
-                     lambda: torch.linspace(0, 5, -1), lambda: torch.linspace(1, 5, 1),
-                     lambda: torch.linspace(1, 7, 3, dtype=torch.int32),
-                     lambda: torch.polar(numbers[0], numbers[1])):
-            found = []
-            for switch in (False, True):
-                swamp_torch.enable(reproducible=switch)
-                found.append(caught(call))
-            if isinstance(found[0], torch.Tensor):
-                self.assert_same(*found)
-            else:
-                self.assertEqual(*found)
+        assert_as_stock(self, dict(enumerate((
+            lambda: torch.add(whole, whole, alpha=0.3),
+            lambda: torch.add(whole, whole, alpha=2),
+            lambda: torch.add(whole > 2, whole > 1, alpha=True),
+            lambda: torch.add(numbers[0], numbers[1], alpha=1j),
+            lambda: torch.sub(numbers[0], numbers[0] > 0, alpha=3),
+            lambda: whole.clone().add_(numbers[0][0, :6], alpha=0.3),
+            lambda: numbers[0].clone().mul_(1j),
+            lambda: torch.lerp(numbers[0], numbers[1].float(), 0.3),
+            lambda: torch.addcmul(whole, whole, whole, value=2),
+            lambda: torch.linspace(0, 5, -1), lambda: torch.linspace(1, 5, 1),
+            lambda: torch.linspace(1, 7, 3, dtype=torch.int32),
+            lambda: torch.polar(numbers[0], numbers[1])))), use_reproducible)
 
     def test_uniform(self):
         """Numbers are multiplied and added after each other."""
@@ -420,12 +407,9 @@ class Composed(TestCase):
             low, high = torch.tensor([-0.3, 7], dtype=dtype)
             self.assert_same(ours, first * (high - low) + low)
             torch.testing.assert_close(ours, stock)
-        for bounds in ((1, 0), (0, float("inf")), (float("nan"), 1)):
-            found = []
-            for switch in (False, True):
-                swamp_torch.enable(reproducible=switch)
-                found.append(caught(lambda: torch.empty(3).uniform_(*bounds)))
-            self.assertEqual(*map(str, found))
+        assert_as_stock(self, {bounds: lambda bounds=bounds: torch.empty(3).uniform_(*bounds)
+                               for bounds in ((1, 0), (0, float("inf")),
+                                              (float("nan"), 1))}, use_reproducible)
 
     def test_linspace(self):
         swamp_torch.enable(reproducible=True)

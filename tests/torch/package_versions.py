@@ -1,6 +1,7 @@
 """What swamp_torch writes counts in the versions of tensors: once for each write, as
 with PyTorch's own operators, so that a backward pass that needs the old values raises.
-package_operators.py has the operators swamp::*, which most functions call once."""
+package_operators.py has the operators swamp::*, one of which clip_grad_norm_(),
+zero_grad() and moving averages call once."""
 
 from optimizers import CASES
 from support import DTYPES, TestCase, main
@@ -28,79 +29,44 @@ def model(dtype, layout=0, shape=(6, 8)):
     return p
 
 
-def clip(*dtypes, limit=0.1):
-    some = [model(d) for d in dtypes]
-    grads = [p.grad for p in some]
-    return ([] if limit > 1 else grads, grads + some,
-            lambda: swamp_torch.clip_grad_norm_(some, limit))
-
-
-def average(dtype):
-    """Of float64 it is PyTorch's."""
-    out, new = [torch.ones(6, 8, dtype=dtype)], [torch.zeros(6, 8, dtype=dtype)]
-    return out, out + new, lambda: swamp_torch.get_ema_multi_avg_fn(0.9)(out, new, 1)
-
-
-def zero_grad(dtype, layout):
-    p = model(dtype)
-    p.grad = spread(p.grad)[layout]
-    return [p.grad], [p, p.grad], lambda: AdamW([p]).zero_grad(set_to_none=False)
-
-
-def step(make, dtype, layout=0, shape=(6, 8), **options):
-    """Of a step that is not the first: weights, masters, moments and counts."""
-    some = [model(dtype, layout, shape), model(dtype, 0, shape)]
-    optimizer = make(some, lr=0.1, **options)
-    optimizer.step()
-    states = [t for p in some for t in optimizer.state[p].values()]
-    return (some + states, some + states + [p.grad for p in some],
-            optimizer.step)
-
-
-def skipped():
-    _, all_tensors, take = step(AdamW, torch.float32)
-    optimizer = take.__self__
-    optimizer.found_inf, optimizer.grad_scale = torch.ones(()), torch.ones(())
-    return [], all_tensors, take
-
-
 def rows():
-    """name: the tensors that a call writes, all of which versions are compared, and
-    the call."""
-    for dtype in DTYPES:
-        yield f"average {dtype}", average(dtype)
-        yield f"clip {dtype}", clip(dtype)
-        yield f"clip {dtype}, below the limit", clip(dtype, limit=1e9)
-    yield "clip mixed", clip(*DTYPES)
+    """name: class, dtype, layout and shape of a parameter, and options."""
     for dtype in FLOATS:
         for layout in range(3):
             here = f"{dtype}, layout {layout}"
-            yield f"zero_grad {here}", zero_grad(dtype, layout)
             for name, options in [*CASES, ("AdamW", {"max_norm": 0.1})]:
-                yield (f"{name} {options} {here}", step(
-                    getattr(swamp_torch, name), dtype, layout, **options))
+                yield (f"{name} {options} {here}",
+                       getattr(swamp_torch, name), dtype, layout, (6, 8), options)
             for moments in ("float32", "bfloat16", "8bit", "float8"):
                 for rounding in ("stochastic", "kahan"):
-                    yield (f"AdamW {moments} {rounding} {here}", step(
-                        AdamW, dtype, layout, (64, 80), master_weights=False,
-                        moments=moments, rounding=rounding))
-    yield "skipped step", skipped()
+                    yield (f"AdamW {moments} {rounding} {here}", AdamW, dtype, layout,
+                           (64, 80), dict(master_weights=False, moments=moments,
+                                          rounding=rounding))
 
 
 class Versions(TestCase):
-    def test_once_for_each_write(self):
-        for name, (written, others, call) in rows():
-            ids = {id(t) for t in written}
-            before = [t._version for t in others]
+    def test_step(self):
+        """Weights, masters, moments and counts, of a step that is not the first; of a
+        skipped one nothing."""
+        for name, make, dtype, layout, shape, options in rows():
+            params = [model(dtype, layout, shape), model(dtype, 0, shape)]
+            optimizer = make(params, lr=0.1, **options)
+            optimizer.step()
+            written = params + [t for p in params for t in optimizer.state[p].values()]
+            every = written + [p.grad for p in params]
             values = [t.detach().clone() for t in written]
-            with self.subTest(name), torch.random.fork_rng():
-                call()
-                self.assertEqual(
-                    [t._version - v for t, v in zip(others, before)],
-                    [int(id(t) in ids) for t in others])
-                # Else the row is about nothing.
-                self.assertEqual(bool(written),
-                                 not all(map(torch.equal, written, values)))
+            for skips in (True, False):
+                before = [t._version for t in every]
+                with self.subTest(name, skips=skips), torch.random.fork_rng():
+                    if skips:
+                        optimizer.found_inf, optimizer.grad_scale = torch.ones(2)
+                    optimizer.step()
+                    optimizer.found_inf = optimizer.grad_scale = None
+                    self.assertEqual(
+                        [t._version - v for t, v in zip(every, before)],
+                        [int(not skips)] * len(written) + [0] * len(params))
+                    # Else the row is about nothing.
+                    self.assertEqual(skips, all(map(torch.equal, written, values)))
 
     def test_as_pytorchs_operators(self):
         """Of the operators that swamp replaces, PyTorch counts the writes."""

@@ -1,9 +1,8 @@
-"""What the tests of libswamp, libswamp_aten and swamp_torch share. They are tests of
-the standard library's unittest.
+"""What the tests of swamp_torch share. They are tests of the standard library's unittest.
 
 usage: TEST.py PATH [unittest's arguments]   (`run` runs several in one go)
-PATH is the library; for the tests of swamp_torch it is the folder that holds the
-package, or - for the installed one. Exits 77 if torch or its version is missing.
+PATH is the folder that holds the package, or - for the installed one. Exits 77 if torch
+or its version is missing.
 """
 
 import functools
@@ -152,8 +151,7 @@ def main():
 
 
 def python(code, **environment):
-    """Runs code in a process of its own that has imported torch. It finds the package,
-    or has the library's path as its argument."""
+    """Runs code in a process of its own that has imported torch and finds the package."""
     _server.send((code, environment))
     return _server.recv()
 

@@ -1,12 +1,12 @@
 """clip_grad_norm_: torch.nn.utils.clip_grad_norm_ with swamp's norm."""
 
 import math
-from typing import Iterable, List, Optional, Union
+from typing import Iterable, List, Optional, Union, get_args
 
 import torch
 
 from ._operators import number
-from ._optimizer_checks import ClipRule, check_clip_rule, check_max_norm
+from ._optimizer_checks import ClipRule, check_max_norm, index_of
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32,
                      torch.float64))
@@ -74,7 +74,7 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
     if max_norm is None:
         raise TypeError("max_norm: got None, expected a number")
     check_max_norm(max_norm)
-    check_clip_rule(clip_rule)
+    index_of("clip_rule", clip_rule, get_args(ClipRule))
     parameters = ([parameters] if isinstance(parameters, torch.Tensor)
                   else list(parameters))
     grads = [p.grad for p in parameters if p.grad is not None]

@@ -2,12 +2,13 @@
 instead of the C++ API's numbers."""
 
 import json
-from typing import (Any, Dict, Literal, NamedTuple, Optional, Sequence, Tuple,
+from typing import (Any, Dict, Literal, NamedTuple, Optional, Tuple,
                     Union, get_args)
 
 import torch
 from torch import Tensor
 
+from ._optimizer_checks import index_of
 from .functional import _ops
 
 FormatName = Literal["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
@@ -27,18 +28,6 @@ Scaling = Literal["mx_floor", "mx_ceil", "mx_even", "mx_rceil", "te_mxfp8",
                   "te_block_power_of_2", "torchao_float8",
                   "torchao_float8_power_of_2"]
 ROUNDINGS, POLICIES, SCALINGS = map(get_args, (Rounding, Policy, Scaling))
-
-
-def index_of(name: str, value: Any, words: Sequence[str]) -> int:
-    """The number of a word.
-
-    Raises:
-        ValueError: it is none of the words.
-    """
-    if value not in words:
-        raise ValueError(f"{name}: got {value!r}, expected one of "
-                         f"{', '.join(map(repr, words))}")
-    return tuple(words).index(value)
 
 
 def format_name(format: Format) -> str:

@@ -16,7 +16,8 @@ from typing import Any, Dict, Literal, NamedTuple, Optional, Union
 import torch
 
 from ._float8_operators import (FORMATS, POLICIES, ROUNDINGS, SCALINGS, Format,
-                                Rounding, ScaleManager, format_name, index_of)
+                                Rounding, ScaleManager, format_name)
+from ._optimizer_checks import index_of
 
 
 class ScalingType(enum.Enum):

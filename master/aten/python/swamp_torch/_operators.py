@@ -10,7 +10,7 @@ import torch
 import torch.optim.swa_utils
 
 from . import _compile
-from ._optimizer_checks import is_ours
+from ._optimizer_checks import index_of, is_ours
 
 _ops = torch.ops.swamp
 
@@ -171,10 +171,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     added in the order of the indices. ``dot``, ``mv`` and ``addmv`` are one chain of
     sums for each element.
     """
-    if unreproducible not in _UNREPRODUCIBLE:
-        raise ValueError(f"unreproducible: got {unreproducible!r}, expected one of "
-                         f"{_UNREPRODUCIBLE}")
-    _ops.set_unreproducible(_UNREPRODUCIBLE.index(unreproducible))
+    _ops.set_unreproducible(index_of("unreproducible", unreproducible, _UNREPRODUCIBLE))
     _compile.set_unreproducible(unreproducible)
     _compile.set_switches(half_precision, reproducible)
     _ops.set_attention(attention)

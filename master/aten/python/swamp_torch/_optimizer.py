@@ -10,16 +10,15 @@ import copy
 import inspect
 import warnings
 from typing import (Any, Callable, Dict, Iterable, Optional, Sequence, Tuple,
-                    Union, overload)
+                    Union, get_args, overload)
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from ._operators import number
-from ._optimizer_checks import (NO_CLIPPING, ClipRule, check_clip_rule, check_clipped,
-                                check_max_norm, check_numbers, check_once, is_ours,
-                                part_of)
+from ._optimizer_checks import (NO_CLIPPING, ClipRule, check_clipped, check_max_norm,
+                                check_numbers, check_once, index_of, is_ours, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
                                 Moments, Rounding, check_storage, has_float32,
                                 storage_of)
@@ -495,7 +494,7 @@ def _refuse_rules(group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
     check_storage(group)
     check_max_norm(group.get("max_norm"), NO_CLIPPING)
-    check_clip_rule(group["clip_rule"])
+    index_of("clip_rule", group["clip_rule"], get_args(ClipRule))
     if group.get("capturable") and not group["fused"]:
         from torch.optim.optimizer import _get_capturable_supported_devices
         devices = _get_capturable_supported_devices()

@@ -1,7 +1,7 @@
-"""The argument checks of swamp_torch's optimizers."""
+"""The argument checks of swamp_torch's optimizers, and of options that are words."""
 
 import sys
-from typing import Any, Dict, Iterable, List, Literal, Optional, get_args
+from typing import Any, Dict, Iterable, List, Literal, Optional, Sequence, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +18,18 @@ NO_CLIPPING = " (0 or None: no clipping)"
 # In PyTorch's words.
 _AT_LEAST_0 = dict(lr="learning rate", eps="epsilon value",
                    momentum="momentum value", weight_decay="weight_decay value")
+
+
+def index_of(name: str, value: Any, words: Sequence[Any]) -> int:
+    """The number of a word.
+
+    Raises:
+        ValueError: it is none of the words.
+    """
+    if value not in words:
+        raise ValueError(f"{name}: got {value!r}, expected one of "
+                         f"{', '.join(map(repr, words))}")
+    return tuple(words).index(value)
 
 
 def check_numbers(group: Dict[str, Any]) -> None:
@@ -37,14 +49,7 @@ def check_numbers(group: Dict[str, Any]) -> None:
         raise ValueError(
             "Nesterov momentum requires a momentum and zero dampening")
     check_max_norm(group.get("max_norm"), NO_CLIPPING)
-    check_clip_rule(group.get("clip_rule", "megatron"))
-
-
-def check_clip_rule(rule: Any) -> None:
-    """Raises ValueError for another rule than those there are."""
-    if rule not in get_args(ClipRule):
-        raise ValueError(f"clip_rule: got {rule!r}, expected one of "
-                         f"{', '.join(map(repr, get_args(ClipRule)))}")
+    index_of("clip_rule", group.get("clip_rule", "megatron"), get_args(ClipRule))
 
 
 def check_max_norm(max_norm: Any, note: str = "") -> None:

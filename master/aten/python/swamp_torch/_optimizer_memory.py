@@ -27,7 +27,7 @@ from typing import (Any, Dict, Literal, NamedTuple, Optional, Tuple,
 import torch
 from torch import Tensor
 
-from ._optimizer_checks import is_dtensor, is_ours, part_of
+from ._optimizer_checks import index_of, is_dtensor, is_ours, part_of
 
 MASTER, COMPENSATION, ABSMAX = "master_param", "compensation", "absmax"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -171,9 +171,7 @@ def check_storage(group: Dict[str, Any]) -> None:
     """Raises ValueError for an option that is not one of its choices, or that others
     contradict."""
     for name, choices in _CHOICES.items():
-        if name in group and group[name] not in choices:
-            raise ValueError(f"{name}: got {group[name]!r}, expected one of "
-                             f"{', '.join(map(repr, choices))}")
+        index_of(name, group.get(name, OPTIONS[name]), choices)
     if group.get("rounding") == "kahan" and group.get("master_weights"):
         raise ValueError("rounding: got 'kahan' with master_weights=True, expected "
                          "master_weights=False: masters are not rounded")

@@ -21,12 +21,13 @@ fd4deebc and f52743ca; it needs MindSpore and was not run.
 
 import json
 import math
-from typing import Any, Literal, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Literal, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
 import torch
 from torch import Tensor
 
 from .. import functional
+from .._optimizer_checks import index_of
 
 _ops = functional._ops
 ScoreFunction = Literal["softmax", "sigmoid", "sqrtsoftplus"]
@@ -100,6 +101,7 @@ def route(logits: Tensor, topk: int, *, score_function: ScoreFunction = "softmax
         experts that are not chosen, and the routing map, bool.
     """
     _require_choice(logits, topk)
+    index_of("score_function", score_function, get_args(ScoreFunction))
     if num_groups is not None or group_topk is not None:
         _require_groups(logits.size(-1), topk, num_groups, group_topk)
 
@@ -119,7 +121,7 @@ def route(logits: Tensor, topk: int, *, score_function: ScoreFunction = "softmax
         else:
             scores, experts = choose(logits)
             probs = functional.scaled_softmax(scores.float())
-    elif score_function in ("sigmoid", "sqrtsoftplus"):
+    else:
         if score_function == "sigmoid":
             scores = torch.sigmoid(logits.float())
         else:
@@ -132,9 +134,6 @@ def route(logits: Tensor, topk: int, *, score_function: ScoreFunction = "softmax
         probs = scores
         if topk > 1:
             probs = scores / (scores.sum(dim=-1, keepdim=True) + 1e-20)
-    else:
-        raise ValueError(f"score_function: got {score_function!r}, expected "
-                         "'softmax', 'sigmoid' or 'sqrtsoftplus'")
     if scaling_factor:
         probs = probs * scaling_factor
     routing_probs = torch.zeros_like(logits).scatter(1, experts,
@@ -318,9 +317,7 @@ def histogram(expert_index: Tensor, experts: Optional[int] = None, *,
         mode: "exact", or "mindformers", whose counts miss the last token,
             because they are the last row of an exclusive sum.
     """
-    if mode not in ("exact", "mindformers"):
-        raise ValueError(f"mode: got {mode!r}, expected 'exact' or "
-                         "'mindformers'")
+    index_of("mode", mode, ("exact", "mindformers"))
     if mode == "mindformers":
         expert_index = expert_index[:-1]
     return _ops.moe_histogram(expert_index, _experts(expert_index, experts))
@@ -356,8 +353,7 @@ def positions(expert_index: Tensor, experts: Optional[int] = None,
             "kdrop"). MindFormers' TopkRouterV2 counts from 1, with 0 for dropped
             tokens: the position + 1.
     """
-    if order not in ("token", "choice"):
-        raise ValueError(f"order: got {order!r}, expected 'token' or 'choice'")
+    index_of("order", order, ("token", "choice"))
     is_map = _is_map(expert_index)
     if order == "choice" and is_map:
         raise ValueError("order: got 'choice' with a map, expected 'token', "
@@ -395,9 +391,7 @@ def apply_capacity(probs: Tensor, routing_map: Tensor, capacity: int, *,
         drop_policy: "probs" or "position".
         pad_to_capacity: whether each expert gets exactly `capacity` tokens.
     """
-    if drop_policy not in ("probs", "position"):
-        raise ValueError(f"drop_policy: got {drop_policy!r}, expected 'probs' or "
-                         "'position'")
+    index_of("drop_policy", drop_policy, ("probs", "position"))
     kept: Tensor = _ops.moe_apply_capacity(
         probs, routing_map, capacity, drop_policy == "probs", pad_to_capacity)
     return probs * kept, kept
