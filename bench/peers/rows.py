@@ -167,21 +167,18 @@ def products(dtype):
 
 
 def softmax(dtype):
-    x = randn(HEADS, QUERIES, QUERIES, dtype=dtype).requires_grad_()
-    gradient = randn(HEADS, QUERIES, QUERIES, dtype=dtype)
+    shape = (HEADS, QUERIES, QUERIES)
     mask = torch.ones(QUERIES, QUERIES, dtype=torch.bool).triu(1)
-    size = f"[{HEADS}, {QUERIES}, {QUERIES}]"
 
-    def megatron():
+    def megatron(x):
         """What FusedScaleMaskSoftmax does without apex."""
         scores = (x.float() * SCALE).masked_fill(mask, -10000.0)
         return torch.softmax(scores, -1).to(dtype)
     return {
-        **pair(f"scale + causal mask + softmax {size}", megatron,
-               lambda: functional.scaled_upper_triang_masked_softmax(x, SCALE), (x,),
-               gradient, share=0.5),
-        **pair(f"softmax {size}", lambda: torch.softmax(x, -1),
-               lambda: functional.scaled_softmax(x), (x,), gradient)}
+        **pair(f"scale + causal mask + softmax {list(shape)}", dtype, [shape], megatron,
+               lambda x: functional.scaled_upper_triang_masked_softmax(x, SCALE), 0.5),
+        **pair(f"softmax {list(shape)}", dtype, [shape], lambda x: torch.softmax(x, -1),
+               functional.scaled_softmax)}
 
 
 def losses(dtype, rows, classes):
@@ -329,18 +326,12 @@ class MegatronCrossEntropy(torch.autograd.Function):
 
 
 def norms(dtype):
-    x = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype).requires_grad_()
-    weight = torch.ones(NORM_WIDTH, dtype=dtype).requires_grad_()
-    bias = torch.zeros(NORM_WIDTH, dtype=dtype).requires_grad_()
-    gradient = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
+    shapes = [(NORM_ROWS, NORM_WIDTH), (NORM_WIDTH,), (NORM_WIDTH,)]
     rows = {}
-    for title, name, vectors in (("LayerNorm", "layer_norm", (weight, bias)),
-                                 ("RMSNorm", "rms_norm", (weight,))):
-        stock, ours = getattr(F, name), getattr(functional, name)
-        rows.update(pair(
-            f"{title} [{NORM_ROWS}, {NORM_WIDTH}]",
-            lambda f=stock, v=vectors: f(x, (NORM_WIDTH,), *v),
-            lambda f=ours, v=vectors: f(x, (NORM_WIDTH,), *v), (x, *vectors), gradient))
+    for title, name, count in (("LayerNorm", "layer_norm", 3), ("RMSNorm", "rms_norm", 2)):
+        rows.update(pair(f"{title} {list(shapes[0])}", dtype, shapes[:count], *(
+            lambda x, w, *b, f=getattr(module, name): f(x, w.shape, w, *b)
+            for module in (F, functional))))
     return rows
 
 
@@ -355,15 +346,18 @@ def residual_add(dtype):
                                                  inplace=True)}}
 
 
-def pair(name, torch_function, swamp_function, inputs, gradient, share=1):
-    """The rows of a forward and a backward pass. torch.compile has both. Of the
-    inputs only this share has to be read."""
+def pair(name, dtype, shapes, stock, ours, share=1.0):
+    """The rows of a forward and a backward pass of functions of random tensors, whose
+    results have the first one's shape. torch.compile has both. Of the first one only
+    this share has to be read; 0: no roofline."""
+    inputs = [randn(*shape, dtype=dtype).requires_grad_() for shape in shapes]
+    gradient = randn(*shapes[0], dtype=dtype)
     rows = {f"{name}, {which}": {} for which in ("forward", "backward")}
-    functions = {"torch": torch_function, "swamp": swamp_function}
+    functions = {"torch": stock, "swamp": ours}
     if compiled:
-        functions["torch.compile"] = torch.compile(torch_function)
+        functions["torch.compile"] = torch.compile(stock)
     for peer, function in functions.items():
-        calls = forward_and_backward(function, inputs, gradient)
+        calls = forward_and_backward(functools.partial(function, *inputs), inputs, gradient)
         for row, call in zip(rows.values(), calls):
             row[peer] = call
     if share:
@@ -375,26 +369,21 @@ def pair(name, torch_function, swamp_function, inputs, gradient, share=1):
 
 
 def attention(dtype):
-    return {**attention_rows(dtype, False), **attention_rows(dtype, True)}
-
-
-def attention_rows(dtype, causal):
     """The roofline is the time of the multiply-adds: 2 products forward and 5
     backward, of the scores that causal attention does not hide."""
     batch, heads, tokens, channels = ATTENTION
-    q, k, v = (randn(*ATTENTION, dtype=dtype).requires_grad_()
-               for _ in range(3))
-    name = f"{'causal ' if causal else ''}attention {list(ATTENTION)}"
-    rows = pair(name,
-                lambda: F.scaled_dot_product_attention(q, k, v,
-                                                       is_causal=causal),
-                lambda: functional.attention(
-                    q, k, v, causal="top_left" if causal else "none")[0],
-                (q, k, v), randn(*ATTENTION, dtype=dtype), share=0)
-    scores = batch * heads * tokens * ((tokens + 1) / 2 if causal else tokens)
-    for row, products in zip(rows.values(), (2, 5)):
-        row.update(multiply_adds(2 * products * scores * channels, dtype))
-    return rows
+    found = {}
+    for causal in (False, True):
+        rows = pair(
+            f"{'causal ' * causal}attention {list(ATTENTION)}", dtype, [ATTENTION] * 3,
+            functools.partial(F.scaled_dot_product_attention, is_causal=causal),
+            lambda *x, causal="top_left" if causal else "none":
+            functional.attention(*x, causal=causal)[0], share=0)
+        scores = batch * heads * tokens * ((tokens + 1) / 2 if causal else tokens)
+        for row, products in zip(rows.values(), (2, 5)):
+            row.update(multiply_adds(2 * products * scores * channels, dtype))
+        found.update(rows)
+    return found
 
 
 FLOAT32 = "PyTorch's float32"
