@@ -9,9 +9,6 @@ usage: every_cpu.py PATH [unittest's arguments]
 the settings with which they differ; --operators names the operators that, with equal
 inputs, have other results there. --isa takes other settings, with one thread each;
 --under runs the processes by a command, such as "qemu-x86_64 -cpu Haswell".
-
-Weights and batches are made of integers, because the numbers of torch.randn() depend
-on the CPU's vectors.
 """
 
 import contextlib
@@ -42,6 +39,7 @@ import transformers as hf
 
 import package_unreproducible
 import swamp_torch
+from half_precision import integers
 
 DTYPES = ("float32", "bfloat16", "float16")
 STEPS = 2
@@ -78,18 +76,12 @@ SMALL = {
 }
 
 
-def integers(count, seed):
-    """A tensor [count] of float64 from -1 to 1."""
-    n = torch.arange(count, dtype=torch.int64)
-    return ((n * 7919 + n * n % 1009 * 31 + seed * 104729) % 2003 - 1001).double() / 1001
-
-
 def model_of(name, dtype):
     kind, config = {**MODELS, **SMALL}[name]
     model = kind(config).train()
     with torch.no_grad():
         for i, p in enumerate(model.parameters()):
-            value = integers(p.numel(), i).view(p.shape)
+            value = integers(*p.shape, seed=i)
             if p.dim() > 1:  # else a bias, or the weight of a norm
                 value = value * (p[0].numel() / 2) ** -0.5
             p.copy_(value if p.dim() > 1 else p + value / 16)
@@ -98,7 +90,7 @@ def model_of(name, dtype):
 
 def batch_of(name, seed, dtype):
     if "image" in {**MODELS, **SMALL}[name][0].__name__.lower():
-        pixels = integers(BATCH * 3 * SIZE * SIZE, seed).view(BATCH, 3, SIZE, SIZE)
+        pixels = integers(BATCH, 3, SIZE, SIZE, seed=seed)
         labels = (torch.arange(BATCH) * 3 + seed) % CLASSES
         return dict(pixel_values=pixels.to(dtype), labels=labels)
     n = torch.arange(BATCH * TOKENS).view(BATCH, TOKENS)
@@ -272,9 +264,6 @@ def on_rank(rank, ranks, models, steps):
 
 
 class EveryCpu(TestCase):
-    def tearDown(self):
-        swamp_torch.enable()
-
     def test_settings(self):
         pairs = [(name, dtype) for i, name in enumerate(MODELS)
                  for j, dtype in enumerate(DTYPES) if CI or i % len(DTYPES) == j]

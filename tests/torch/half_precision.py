@@ -158,6 +158,13 @@ def error(result, exact):
     return (result.double() - exact).norm().item()
 
 
+def integers(*shape, seed=0):
+    """float64 numbers from -1 to 1, made of integers: torch.randn() depends on the CPU's
+    vectors."""
+    n = torch.arange(math.prod(shape)).view(shape)
+    return ((n * 7919 + n * n % 1009 * 31 + seed * 104729) % 2003 - 1001).double() / 1001
+
+
 def randn(*shape, dtype=torch.float32, layout="rows", seed=0):
     """A tensor of a shape and a layout of its last two dimensions."""
     torch.manual_seed(seed + sum(shape))

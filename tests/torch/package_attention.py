@@ -109,7 +109,6 @@ class Attention(TestCase):
     def test_large_scores(self):
         """Keys are equal, so that the probabilities are 1 / n, however large scores are:
         the gradient of value is the mean of the incoming rows."""
-        self.addCleanup(swamp_torch.enable)
         for dtype in DTYPES:
             for big, n, heads in itertools.product((1.0, 100.0, 2000.0, 8000.0),
                                                    (3, 7, 130), (1, 2)):
@@ -248,7 +247,6 @@ attention_on = partial(swamp_torch.enable, attention=True)
 
 class Override(TestCase):
     def setUp(self):
-        self.addCleanup(use, None)
         attention_on()
 
     def run_both(self, call, inputs, switch=attention_on):
@@ -281,16 +279,6 @@ class Override(TestCase):
                     self.assertEqual(a.stride(), c.stride())
                     self.assertTrue(torch.allclose(a.float(), c.float(), 0.05, 0.05))
                 self.assertFalse(all(torch.equal(a, c) for a, c in zip(ours, theirs)))
-
-    def test_smaller_error(self):
-        """The gradients of 16-bit tensors have one rounding, PyTorch's more."""
-        for dtype in HALF:
-            q, k, v = operands((1, 2, 2, 600, 600, 64, 64), dtype)
-            ours, theirs = self.run_both(F.scaled_dot_product_attention, (q, k, v))
-            wide = with_gradients(lambda *x: exact(*x)[0], *(x.double() for x in (q, k, v)),
-                                  rounded=dtype)
-            for a, c, w in zip(ours[1:], theirs[1:], wide[1:]):
-                self.assertLess((a.double() - w).norm(), (c.double() - w).norm())
 
     def test_else_pytorch(self):
         """What swamp does not take is PyTorch's, bit for bit."""

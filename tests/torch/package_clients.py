@@ -1,6 +1,6 @@
 """swamp_torch.AdamW in the programs that people train with: each flow
 of the table below has the losses and the weights of torch.optim.AdamW(fused=True), bit
-for bit. Rows of packages that are not installed are skipped.
+for bit. Rows of packages that are not installed are skipped; package_sharded.py has FSDP.
 
 usage: package_clients.py PATH [unittest's arguments]
 """
@@ -20,7 +20,6 @@ from support import TestCase, declare_torchvision, main, run_ranks, same
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -122,21 +121,6 @@ def clipped(job):
     else:
         loop(job, net, job.optimizer(net), grad_scaler(job), half=True,
              clip=swamp_torch.clip_grad_norm_)
-
-
-def fsdp(job):
-    net = FullyShardedDataParallel(job.net(), device_id=torch.device("cpu"),
-                                   use_orig_params=True)
-    loop(job, net, job.optimizer(net), grad_scaler(job, ShardedGradScaler))
-    with FullyShardedDataParallel.summon_full_params(net):
-        job.weights = [p.detach().clone() for p in net.parameters()]
-
-
-def fsdp2(job):
-    from torch.distributed.fsdp import fully_shard
-    net = fully_shard(job.net())
-    loop(job, net, job.optimizer(net), grad_scaler(job))
-    job.weights = [p.full_tensor() for p in net.parameters()]
 
 
 def accelerate(job):
@@ -392,8 +376,6 @@ ROWS = (
     ("accumulation", partial(plain, accumulate=3), "", False),
     ("DDP, GradScaler", partial(plain, wrap=DistributedDataParallel, scaled=True,
                                 accumulate=2), "", True),
-    ("FSDP, ShardedGradScaler", fsdp, "", True),
-    ("FSDP2 (fully_shard), GradScaler", fsdp2, "", True),
     ("accelerate", accelerate, "accelerate", False),
     ("lightning", lightning, "lightning", False),
     ("lightning, clipping", lightning_clipped, "lightning", False),

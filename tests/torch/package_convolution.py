@@ -83,9 +83,6 @@ def rows():
 
 
 class Convolution(TestCase):
-    def tearDown(self):
-        use(False)
-
     def test_against_float64(self):
         """One rounding of the exact result; the strides are PyTorch's."""
         for row, transposed in rows():

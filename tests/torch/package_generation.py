@@ -41,7 +41,7 @@ class Generation(TestCase):
 
     def tearDown(self):
         torch.set_num_threads(self.threads)
-        swamp_torch.enable()
+        super().tearDown()
 
     def test_pieces_batches_and_threads(self):
         rng, compared = random.Random(0), 0

@@ -148,9 +148,6 @@ for version in {versions}:
 
 
 class Active(TestCase):
-    def tearDown(self):
-        swamp_torch.enable()
-
     def test_stock_and_back(self):
         self.assertTrue(swamp_torch.is_active())
         self.assertFalse(stock_kernel_runs())

@@ -232,9 +232,6 @@ BIASES = [(48,), (1,), (), (6, 48), (4, 6, 48)]
 class OneRounding(TestCase):
     """A bias is added before the result is rounded, in every layout."""
 
-    def tearDown(self):
-        use(False)
-
     def check(self, call, operands, message, layouts=None):
         """call(*operands) is the exact result, rounded once; it has the same bits for
         each of layouts, the same operands in other memory. Likewise the gradients."""
@@ -314,9 +311,6 @@ class OneRounding(TestCase):
 
 
 class Reproducible(TestCase):
-    def tearDown(self):
-        swamp_torch.enable()
-
     def test_order_of_the_sum(self):
         """One chain of fma() over the terms 1, 0, 3, 2, ..., here of numbers whose
         products and sums in float64 are exact."""

@@ -29,9 +29,6 @@ def use_for(name):
 
 
 class Overrides(TestCase):
-    def tearDown(self):
-        use(False)
-
     def test_no_worse_than_stock(self):
         """Results are rounded once; gradients are at least as good as PyTorch's."""
         for dtype in HALF:
@@ -255,9 +252,6 @@ GRAPHS = [
 class Activations(TestCase):
     """PyTorch's activations with swamp's kernels."""
 
-    def tearDown(self):
-        use(False)
-
     def test_forms(self):
         """Results, in place and into other tensors, have the bits and the order in
         memory of PyTorch's, or are the same error."""
@@ -328,7 +322,7 @@ class Compiled(TestCase):
     """torch.compile keeps swamp's operators, which have the bits of eager mode."""
 
     def tearDown(self):
-        use(False)
+        super().tearDown()
         torch._dynamo.reset()
 
     def test_graphs(self):

@@ -210,7 +210,6 @@ class CrossEntropy(Rows):
 
     def test_large_vocabulary(self):
         """float16 zeros: PyTorch's result is inf, unless half_precision is on."""
-        self.addCleanup(use, False)
         use(True)
         for classes in (65520, 128256):
             x = torch.zeros(2, classes, dtype=torch.float16)
@@ -282,7 +281,6 @@ class LinearCrossEntropy(Rows):
     def test_against_float64(self):
         """And against cross_entropy(linear()), whose loss has the same bits."""
         swamp_torch.enable(reproducible=True)
-        self.addCleanup(swamp_torch.enable)
         for dtype, shape, bias, reduction, smoothing, chunk in itertools.product(
                 DTYPES, ((50,), (3, 20), ()), (True, False), ("none", "mean", "sum"),
                 (0.0, 0.1), (None, 1, 17)):
@@ -463,7 +461,6 @@ class Norms(Rows):
     def test_sums_do_not_saturate(self):
         """The gradient of the bias is a sum of 8192 ones; PyTorch's is 256 on one
         thread, unless half_precision is on."""
-        self.addCleanup(use, False)
         use(True)
         for dtype, module in itertools.product(HALF, (S, F)):
             for kind in (dtype, torch.float32):

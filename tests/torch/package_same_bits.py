@@ -4,13 +4,12 @@ every_cpu.py trains models."""
 
 import hashlib
 import json
-import math
 import os
 
 from support import PATH, TestCase, main, on_threads, python  # first: for python()
 import package_channels
 import package_convolution
-from half_precision import CALLS
+from half_precision import CALLS, integers
 
 import torch
 
@@ -48,23 +47,16 @@ LARGE = [
 ]
 
 
-def numbers(shape, dtype, seed):
-    """Made of integers: torch.randn() depends on the CPU's vectors."""
-    n = torch.arange(math.prod(shape))
-    return (((n * 7919 + seed * 104729) % 200003 - 100001).double() / 50000
-            ).to(dtype).view(shape)
-
-
 def digests(rows):
     """name: of the result and the gradients of its inputs."""
     swamp_torch.enable(reproducible=True)
     found = {}
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for name, call, shapes in rows:
-            inputs = [numbers(shape, dtype, i).requires_grad_()
+            inputs = [(2 * integers(*shape, seed=i)).to(dtype).requires_grad_()
                       for i, shape in enumerate(shapes)]
             y = call(*inputs)
-            y.backward(numbers(y.shape, y.dtype, 9))
+            y.backward((2 * integers(*y.shape, seed=9)).to(y.dtype))
             digest = hashlib.sha256()
             for x in (y.detach(), *(x.grad for x in inputs)):
                 digest.update(x.contiguous().view(-1).view(torch.uint8).numpy().tobytes())

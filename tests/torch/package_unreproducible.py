@@ -8,7 +8,8 @@ import threading
 import warnings
 
 from support import TestCase, caught, main, on_threads
-from half_precision import HALF, assert_as_stock, both, randn, use_reproducible
+from half_precision import (HALF, assert_as_stock, both, integers, randn,
+                            use_reproducible)
 
 import torch
 import torch.nn.functional as F
@@ -199,9 +200,8 @@ def composed_results():
 
 
 def pair(dtype):
-    """Two tensors [63, 129], of integers because randn() depends on the CPU."""
-    n = torch.arange(4 * 63 * 129).view(4, 63, 129)
-    values = ((n * 7919 + n * n % 1009 * 31) % 2003 - 1001).double() / 1001
+    """Two tensors [63, 129]."""
+    values = integers(4, 63, 129)
     if dtype.is_complex:
         return [torch.complex(*values[i:i + 2]).to(dtype).requires_grad_()
                 for i in (0, 2)]
@@ -240,9 +240,6 @@ def results(name, arguments, **switches):
 
 
 class Widened(TestCase):
-    def tearDown(self):
-        swamp_torch.enable()
-
     def assert_results(self, ours, theirs, message):
         for a, b in zip(ours, theirs, strict=True):
             if isinstance(b, torch.Tensor):
@@ -287,9 +284,6 @@ class Widened(TestCase):
 
 
 class Composed(TestCase):
-    def tearDown(self):
-        swamp_torch.enable()
-
     def test_formulas(self):
         """Each operation is rounded once, and so is the result of 16 bits; the dtype and
         strides are PyTorch's."""
@@ -425,9 +419,6 @@ class Composed(TestCase):
 
 
 class Unreproducible(TestCase):
-    def tearDown(self):
-        swamp_torch.enable()
-
     def test_table(self):
         """CALLS, ALONE and WIDENED have all operators that swamp registers, but for those
         that write their result in place or to `out`."""

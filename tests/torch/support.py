@@ -313,6 +313,10 @@ FORMS = {
 
 
 class TestCase(unittest.TestCase):
+    def tearDown(self):
+        import swamp_torch
+        swamp_torch.enable()  # as after the import
+
     def assert_same(self, ours, theirs, message=None):
         """Two tensors, or two lists of them, have the same bits."""
         if isinstance(ours, torch.Tensor):

@@ -143,11 +143,6 @@ def _takes_log_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> bool:
                  x.dtype == torch.float32 and switches[1]))
 
 
-def _log_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
-    result: torch.Tensor = _ops._log_softmax(x, dim)
-    return result
-
-
 def _takes_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> bool:
     return switches[1] and _takes_log_softmax(x, dim, dtype) and x.numel() != 0
 
@@ -172,9 +167,8 @@ def _activation(name: str) -> Callable[..., torch.Tensor]:
     """An activation of PyTorch by swamp's operator."""
     def call(x: torch.Tensor, beta: float = 1, threshold: float = 20, *,
              approximate: str = "none") -> torch.Tensor:
-        result: torch.Tensor = _ops.activation(
+        return _ops.activation(
             x, "gelu_tanh" if approximate == "tanh" else name, beta, threshold)
-        return result
     return call
 
 
@@ -182,18 +176,6 @@ def _activation_(name: str) -> Callable[..., torch.Tensor]:
     """The same in place; autograd keeps a copy of the old values."""
     call = _activation(name)
     return lambda x, **kwargs: x.copy_(call(x.clone(), **kwargs))
-
-
-def _elu(x: torch.Tensor, alpha: float = 1, scale: float = 1,
-         input_scale: float = 1) -> torch.Tensor:
-    result: torch.Tensor = _ops.activation(x, "elu", input_scale, 20, alpha, scale)
-    return result
-
-
-def _log_sigmoid(x: torch.Tensor) -> torch.Tensor:
-    """-softplus(-x), which is x beyond the threshold."""
-    result: torch.Tensor = _ops.activation(x, "softplus", -1, 1e38)
-    return result
 
 
 def _takes_embedding(grad: torch.Tensor, *args: Any) -> bool:
@@ -229,8 +211,7 @@ def _takes_index_put(x: torch.Tensor, indices: Any, values: torch.Tensor,
 
 def _index_put(x: torch.Tensor, indices: Any, values: torch.Tensor,
                accumulate: bool = False) -> torch.Tensor:
-    result: torch.Tensor = _ops._index_put_sum(x, indices, values)
-    return result
+    return _ops._index_put_sum(x, indices, values)
 
 
 def _takes_put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor,
@@ -262,7 +243,8 @@ def _copied(call: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 # Operators that an operator swamp::* replaces, and for which arguments.
 _OPAQUE = {
-    torch.ops.aten.log_softmax.int: (_takes_log_softmax, _log_softmax),
+    torch.ops.aten.log_softmax.int: (
+        _takes_log_softmax, lambda x, dim, dtype=None: _ops._log_softmax(x, dim)),
     torch.ops.aten.softmax.int: (_takes_softmax, _softmax),
     torch.ops.aten.embedding_dense_backward.default: (
         _takes_embedding, _ops._embedding_dense_backward),
@@ -270,8 +252,12 @@ _OPAQUE = {
     torch.ops.aten.index_add.default: (_takes_index_add, _index_add),
     torch.ops.aten.put.default: (_takes_put, _put),
     torch.ops.aten.softplus.default: (_takes_activation, _activation("softplus")),
-    torch.ops.aten.elu.default: (_takes_activation, _elu),
-    torch.ops.aten.log_sigmoid.default: (_takes_activation, _log_sigmoid),
+    torch.ops.aten.elu.default: (
+        _takes_activation, lambda x, alpha=1, scale=1, input_scale=1: _ops.activation(
+            x, "elu", input_scale, 20, alpha, scale)),
+    # -softplus(-x), which is x beyond the threshold.
+    torch.ops.aten.log_sigmoid.default: (
+        _takes_activation, lambda x: _ops.activation(x, "softplus", -1, 1e38)),
 }
 for _name in ("index_put", "index_add", "put"):
     _takes, _sum = _OPAQUE[getattr(torch.ops.aten, _name).default]

@@ -243,7 +243,7 @@ def _half_precision(text: Tensor, short: bool) -> bool:
     model = Model(32, 32, 1, classes)
     torch.nn.init.normal_(model.head.weight, std=0.02)
     torch.nn.init.zeros_(model.head.bias)
-    large = [(_MODES[2], run(_MODES[2], model, 6, 2, 32, 3e-3))]
+    large = [(_MODES[2], run(_MODES[2], model, 4 if short else 6, 2, 32, 3e-3))]
     _summary(large, 64)
     log = large[0][1][1].log
     right = log[-1][0] < log[0][0] and all(

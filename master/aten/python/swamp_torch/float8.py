@@ -110,11 +110,9 @@ def _entry(key: str) -> property:
 class Float8Linear(torch.nn.Linear):
     """A linear layer whose three products have operands of a recipe.
 
-    With delayed scaling or stochastic rounding the state dict also has
-    Transformer Engine's ``scale_fwd``, ``amax_history_fwd``, ``scale_bwd`` and
-    ``amax_history_bwd``, and ``rounding_seed``, so that a resumed run has the same
-    bits. These are neither parameters nor buffers: DistributedDataParallel would
-    overwrite a rank's amax with that of the first rank.
+    What the state dict has with delayed scaling or stochastic rounding (see the module)
+    are neither parameters nor buffers: DistributedDataParallel would overwrite a rank's
+    amax with that of the first rank.
 
     Args:
         config: a :class:`Float8LinearConfig`, or torchao's.
@@ -180,9 +178,7 @@ class Float8Linear(torch.nn.Linear):
         """A layer with the parameters, hooks and other attributes of a linear layer.
 
         Raises:
-            ValueError: the layer, whose name the text has, has a forward(), a state
-                dict or another method of its own that would be lost, is parametrized
-                or lazy, or has sizes without a rule.
+            ValueError: as :func:`convert_to_float8_training`.
         """
         new = cls._of(module, config, name)
         _rebind(new)
