@@ -129,7 +129,8 @@ class BlockRows {
         hn::And(is_not_zero, hn::Lt(magnitude(x), hn::Set(du, kInfinity + 1)));
     const auto count = [&](VU counted_so_far, hn::Mask<DU> mask) HWY_ATTR {
       if (!kFinite) mask = hn::And(mask, number);
-      return hn::Add(counted_so_far, hn::IfThenElseZero(mask, hn::Set(du, 1u)));
+      return hn::IfThenElse(mask, hn::Add(counted_so_far, hn::Set(du, 1u)),
+                            counted_so_far);
     };
     seen.flushed = count(seen.flushed,
                          hn::And(hn::Eq(rounded, hn::Zero(du)), is_not_zero));
@@ -178,23 +179,43 @@ class BlockRows {
     const float* const values_of_scales = blocks.values;
     const CodeForm form = args_.code.form;
     Seen seen;
-    // Converts kTurn elements with the factors of their blocks.
     const bool stream = non_temporal_ && streams(out);
-    const auto turn = [&](const Element* from, std::size_t i,
-                          std::size_t length, const std::uint8_t* bytes,
-                          bool stream_turn, std::uint8_t* to) HWY_ATTR {
+    for (std::size_t i = 0; i < count; i += kTurn) {
+      // The elements of a turn, or copies of the last ones.
+      const std::size_t length = std::min(kTurn, count - i);
+      const bool is_whole = length == kTurn;
+      const Element* from = x + i;
+      const std::uint8_t* bytes = random == nullptr ? nullptr : random + i;
+      std::uint8_t* const result = out + bytes_of(i, pack);
+      std::uint8_t* to = result;
+      Element last[kTurn];
+      std::uint8_t some[kTurn];
+      HWY_ALIGN std::uint8_t codes[kTurn * sizeof(float)];
+      if (HWY_UNLIKELY(!is_whole)) {
+        std::memset(last, 0, sizeof last);
+        std::memcpy(last, from, length * sizeof last[0]);
+        from = last;
+        to = codes;
+        if (random != nullptr) {
+          std::memset(some, 0, sizeof some);
+          std::memcpy(some, bytes, length);
+          bytes = some;
+        }
+      }
+      const auto random_at = [&](std::size_t at) HWY_ATTR {
+        return random_of(row_words_, bytes, at, index + i, kLanes);
+      };
       for (std::size_t j = 0; j < length; j += kWidth) {
         std::uint8_t* const to_j = to + bytes_of(j, pack);
         if (form == CodeForm::code) {
-          VU codes[kVectors];
+          VU vectors[kVectors];
           for (std::size_t v = 0; v < kVectors; ++v) {
             const std::size_t at = j + v * kLanes;
-            codes[v] = codes_of<kFinite>(
+            vectors[v] = codes_of<kFinite>(
                 encoder, limit, Format::load(df, from + at),
-                hn::Set(df, factors[(i + at) >> shift]),
-                random_of(row_words_, bytes, at, index + i, kLanes));
+                hn::Set(df, factors[(i + at) >> shift]), random_at(at));
           }
-          store_codes<kTapered>(codes, pack, stream_turn, to_j);
+          store_codes<kTapered>(vectors, pack, stream && is_whole, to_j);
           continue;
         }
         VF values[kVectors];
@@ -203,25 +224,11 @@ class BlockRows {
           values[v] = value_of<kFinite>(
               encoder, limit, Format::load(df, from + at),
               hn::Set(df, factors[block]), hn::Set(df, values_of_scales[block]),
-              random_of(row_words_, bytes, at, index + i, kLanes), seen);
+              random_at(at), seen);
         }
         store_values(values, form == CodeForm::float32, to_j);
       }
-    };
-    std::size_t i = 0;
-    for (; i + kTurn <= count; i += kTurn) {
-      turn(x + i, i, kTurn, random == nullptr ? nullptr : random + i, stream,
-           out + bytes_of(i, pack));
-    }
-    if (i != count) {
-      const std::size_t rest = count - i;
-      Element last[kTurn] = {};
-      std::uint8_t some[kTurn] = {};
-      HWY_ALIGN std::uint8_t codes[kTurn * sizeof(float)];
-      std::memcpy(last, x + i, rest * sizeof last[0]);
-      if (random != nullptr) std::memcpy(some, random + i, rest);
-      turn(last, i, rest, random == nullptr ? nullptr : some, false, codes);
-      std::memcpy(out + bytes_of(i, pack), codes, bytes_of(rest, pack));
+      if (!is_whole) std::memcpy(result, codes, bytes_of(length, pack));
     }
     seen_.join(seen);
   }
@@ -273,11 +280,21 @@ class BlockRows {
         set_given_values(group_factors.factors, blocks, group_factors.values);
       } else {
         bool has_nan = false;
-        for (std::size_t b = 0; b < blocks; ++b) {
-          bits[b] = block_amax(x + i + b * block,
-                               std::min(block, part - b * block), has_nan);
-          amax_ = std::max(amax_, bits[b]);
+        const std::size_t whole = kLanes == 1 ? 0 : part >> shift_;
+        for (std::size_t b = 0; b < whole; b += kLanes) {
+          const VU some = amax_of_blocks<Format, kLanes>(x + i + b * block,
+                                                         block, whole - b);
+          hn::StoreU(some, DU(), bits + b);
         }
+        std::uint32_t most = amax_;
+        for (std::size_t b = 0; b < blocks; ++b) {
+          if (b >= whole || HWY_UNLIKELY(bits[b] > kInfinity)) {
+            bits[b] = block_amax(x + i + b * block,
+                                 std::min(block, part - b * block), has_nan);
+          }
+          most = std::max(most, bits[b]);
+        }
+        amax_ = most;
         has_nan_ = has_nan_ || has_nan;
         for (std::size_t j = blocks; j % kLanes != 0; ++j) bits[j] = 0;
         finite = choose(group_factors, blocks) && !has_nan;

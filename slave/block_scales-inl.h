@@ -10,6 +10,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -63,6 +64,31 @@ HWY_INLINE std::uint32_t amax_of(const typename Format::Element* x,
         a, counted<kSkipNan>(magnitude(load_some<Format>(x + i, count - i))));
   }
   return hn::GetLane(hn::MaxOfLanes(du, hn::Max(a, b)));
+}
+// Returns the largest magnitudes of kCount blocks of `block` elements, a
+// multiple of kLanes, in as many neighbouring lanes; 0 of all but the first
+// `count` ones. Together, because a reduction of one vector leaves most lanes
+// idle.
+template <class Format, std::size_t kCount>
+HWY_INLINE VU amax_of_blocks(const typename Format::Element* x,
+                             std::size_t block, std::size_t count) {
+  const DU du;
+  if constexpr (kCount == 1 || kLanes == 1) {
+    VU most = hn::Zero(du);
+    for (std::size_t i = 0; count != 0 && i < block; i += kLanes) {
+      most = hn::Max(most, magnitude(Format::load(DF(), x + i)));
+    }
+    return most;
+  }
+#if HWY_TARGET != HWY_SCALAR
+  else {
+    constexpr std::size_t kHalf = kCount / 2;
+    const VU a = amax_of_blocks<Format, kHalf>(x, block, count);
+    const VU b = amax_of_blocks<Format, kHalf>(x + kHalf * block, block,
+                                               count - std::min(count, kHalf));
+    return hn::Max(hn::ConcatEven(du, b, a), hn::ConcatOdd(du, b, a));
+  }
+#endif
 }
 template <class Format>
 HWY_NOINLINE std::uint32_t amax_without_nan(const typename Format::Element* x,

@@ -404,7 +404,7 @@ SLOW_OPERATORS = {
     "mv": ("swamp", torch.mv, TOKENS_BY_WIDTH, (768,)),
     "dot": ("bfloat16: swamp", torch.dot, (393216,), (393216,)),
     "argmax": (FLOAT32, lambda x: x.argmax(-1), TOKENS_BY_WIDTH),
-    "amax": (FLOAT32, lambda x: x.amax(-1), TOKENS_BY_WIDTH),
+    "amax": ("PyTorch's of integers", lambda x: x.amax(-1), TOKENS_BY_WIDTH),
     "max_pool1d": (FLOAT32, lambda x: F.max_pool1d(x, 2), (8, 64, 512)),
     "grid_sample": (FLOAT32, lambda x, g: F.grid_sample(x, g / 3, align_corners=False),
                     IMAGES, (8, 28, 28, 2)),

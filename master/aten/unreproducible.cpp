@@ -1,7 +1,8 @@
 // Kernels in front of PyTorch's own (the key BackendSelect, which these
 // operators do not use), of operators that swamp does not replace:
 // - With `half_precision` some of 16 bits are PyTorch's float32 kernel, whose
-//   results are rounded once: its 16-bit kernels are several times slower.
+//   results are rounded once, or its kernel of integers: its 16-bit kernels are
+//   several times slower.
 // - With `reproducible`, an operator whose bits depend on the number of threads
 //   runs on one thread if that makes its bits the same everywhere. Otherwise,
 //   and if they depend on the CPU, it warns once, or throws.
@@ -11,14 +12,19 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/amax_cpu_dispatch.h>
+#include <ATen/ops/amin_cpu_dispatch.h>
+#include <ATen/ops/bitwise_xor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/where.h>
 #include <c10/util/Exception.h>
 #include <omp.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,8 +33,11 @@
 #include <utility>
 #include <vector>
 
+#include "master/aten/checks.h"
 #include "master/aten/overrides.h"
+#include "master/aten/tensor.h"
 #include "swamp/aten.h"
+#include "swamp/float8.h"
 
 namespace swamp::aten {
 namespace {
@@ -53,13 +62,15 @@ enum class Depends {
   kCpuAndThreads
 };
 
-// Copies is what is computed in float32 at a time.
+// Copies is what is computed in float32 at a time, if anything.
 enum class Copies {
   kWhole,
   kIfSmall,  // whole tensors; large ones stay PyTorch's, which is faster
   kReduced,  // slices of a dimension that the second argument does not name, as
-             // it has those of a reduction; otherwise as kIfSmall
-  kImages    // slices of the first of three dimensions
+             // it has that of a reduction; otherwise as kIfSmall
+  kImages,   // slices of the first of three dimensions
+  kLargest,  // nothing: extremum() computes the result
+  kSmallest
 };
 
 struct Row {
@@ -129,8 +140,8 @@ constexpr Row kRows[] = {
     {"grid_sampler_2d", kFloat, Depends::kCpu, k16Bits},
     {"grid_sampler_2d_backward", kFloat, Depends::kCpu, k16Bits},
     {"normal_", kAll, Depends::kCpu},
-    widened("amax", k16Bits, Copies::kReduced),
-    widened("amin", k16Bits, Copies::kReduced),
+    widened("amax", k16Bits, Copies::kLargest),
+    widened("amin", k16Bits, Copies::kSmallest),
     widened("argmax", k16Bits, Copies::kReduced),
     widened("argmin", k16Bits, Copies::kReduced),
     widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()
@@ -199,16 +210,37 @@ std::optional<std::int64_t> sliced_dimension(Copies copies,
     return x.dim() == 3 ? std::optional<std::int64_t>(0) : std::nullopt;
   }
   if (copies != Copies::kReduced || arguments[1].isNone()) return {};
-  const auto reduced = arguments[1].isInt()
-                           ? std::vector<std::int64_t>{arguments[1].toInt()}
-                           : arguments[1].toIntVector();
-  for (std::int64_t i = 0; i < x.dim() && !reduced.empty(); ++i) {
-    const auto is_found = [&](std::int64_t one) {
-      return one == i || one + x.dim() == i;
-    };
-    if (std::none_of(reduced.begin(), reduced.end(), is_found)) return i;
+  const std::int64_t reduced = arguments[1].toInt();
+  for (std::int64_t i = 0; i < x.dim(); ++i) {
+    if (reduced != i && reduced + x.dim() != i) return i;
   }
   return {};
+}
+
+// extremum() returns the largest or smallest numbers of a 16-bit type along the
+// dimensions of a reduction, by PyTorch's kernel of integers; undefined if
+// there is a nan, or memory that is not dense or aligned. The bits of positive
+// numbers have the order of integers, those of negative ones the reverse.
+at::Tensor extremum(const at::Tensor& x, bool is_smallest,
+                    at::IntArrayRef dimensions, bool keeps) {
+  if (!x.is_non_overlapping_and_dense() || address_of(x) % 2 != 0) return {};
+  const swamp::Tensor all{const_cast<void*>(const_data(x)),
+                          static_cast<std::size_t>(x.numel()),
+                          *scalar_type(x.scalar_type())};
+  if (std::isnan(translated([&] { return swamp::amax(all, false); }))) {
+    return {};
+  }
+  const auto negated = [&](const at::Tensor& bits) {
+    return is_smallest ? at::bitwise_xor(bits, -0x8000) : bits;
+  };
+  const at::Tensor bits = negated(x.view(at::kShort));
+  at::Tensor found = at::cpu::amax(bits, dimensions, keeps);
+  const at::Tensor is_negative = found.lt(0);
+  if (is_negative.any().item<bool>()) {
+    found =
+        at::where(is_negative, at::cpu::amin(bits, dimensions, keeps), found);
+  }
+  return negated(found).view(x.scalar_type());
 }
 
 // run_wide() runs an operator on float32 copies of its tensors of a 16-bit
@@ -273,10 +305,22 @@ class Kernel final : public c10::OperatorKernel {
       if (type.has_value() && (row_.widened & bit_of(*type)) != 0) {
         const at::AutoDispatchBelowADInplaceOrView guard;
         const std::size_t count = op.schema().arguments().size();
-        const auto dimension = sliced_dimension(
-            row_.copies, stack->data() + stack->size() - count);
-        if (dimension.has_value() || row_.copies == Copies::kWhole ||
-            largest <= kMostElements) {
+        const c10::IValue* const arguments =
+            stack->data() + stack->size() - count;
+        const bool is_smallest = row_.copies == Copies::kSmallest;
+        if (is_smallest || row_.copies == Copies::kLargest) {
+          at::Tensor found =
+              extremum(arguments[0].toTensor(), is_smallest,
+                       arguments[1].toIntVector(), arguments[2].toBool());
+          if (found.defined()) {
+            torch::jit::drop(*stack, count);
+            stack->emplace_back(std::move(found));
+            return;
+          }
+        } else if (const auto dimension =
+                       sliced_dimension(row_.copies, arguments);
+                   dimension.has_value() || row_.copies == Copies::kWhole ||
+                   largest <= kMostElements) {
           run_wide(op, keys, stack, *type, dimension);
           return;
         }

@@ -56,9 +56,10 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             ``cosine_similarity``). PyTorch's in float32, rounded once, are ``nll_loss``
             and ``cross_entropy`` of class probabilities, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
-            ``amax``, ``amin``, ``grid_sample`` and its gradient, ``max_pool1d`` without
+            ``grid_sample`` and its gradient, ``max_pool1d`` without
             one, and the gradients of ``unfold`` (so ``fold``), ``embedding_bag`` and, in
-            bfloat16 and of at most 4 million elements, ``mse_loss``.
+            bfloat16 and of at most 4 million elements, ``mse_loss``. ``amax`` and
+            ``amin`` of as many are PyTorch's of the bits as integers.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
