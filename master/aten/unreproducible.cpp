@@ -100,8 +100,8 @@ constexpr Row kRows[] = {
     {"sinh", kNumbers, Depends::kCpuAndThreads},
     {"cosh", kNumbers, Depends::kCpuAndThreads},
     {"atanh", kNumbers, Depends::kCpuAndThreads},
-    {"atan2", kNumbers, Depends::kCpuAndThreads},
-    {"lgamma", kNumbers, Depends::kCpu},
+    {"atan2", kNumbers | kHalf, Depends::kCpuAndThreads},
+    {"lgamma", kNumbers | kHalf, Depends::kCpu},
     {"digamma", kNumbers, Depends::kCpu},
     {"i0", kNumbers, Depends::kCpu},
     {"special_i0e", kAll | kInteger, Depends::kCpuAndThreads},
@@ -138,7 +138,7 @@ constexpr Row kRows[] = {
     widened("argmax", k16Bits, Copies::kReduced),
     widened("argmin", k16Bits, Copies::kReduced),
     widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()
-    {"_embedding_bag_dense_backward", kDouble, Depends::kCpu, k16Bits},
+    {"_embedding_bag_dense_backward", kAll, Depends::kCpu, k16Bits},
     widened("grid_sampler_3d", k16Bits),
     widened("grid_sampler_3d_backward", k16Bits),
     widened("mse_loss_backward", kBfloat16, Copies::kIfSmall),
@@ -179,6 +179,9 @@ constexpr Names kNames[] = {
     {kWide | kInteger,
      "exp exp2 expm1 log log1p sin cos tanh asinh acosh sigmoid sinc rsqrt "
      "logit pow.Tensor_Scalar pow_.Scalar pow.Scalar"},
+    {kAll,  // of exported programs
+     "_native_batch_norm_legit _native_batch_norm_legit.no_stats "
+     "_batch_norm_with_update batch_norm_backward"},
     {kWide,
      "logit_backward sigmoid_backward tanh_backward silu silu_backward "
      "mish mish_backward gelu gelu_backward elu elu_backward softplus "
@@ -187,12 +190,10 @@ constexpr Names kNames[] = {
      "_log_softmax_backward_data _safe_softmax logcumsumexp "
      "native_layer_norm native_layer_norm_backward native_group_norm "
      "native_group_norm_backward native_batch_norm "
-     "native_batch_norm_backward _native_batch_norm_legit "
-     "_native_batch_norm_legit.no_stats _batch_norm_with_update "
-     "batch_norm_backward _scaled_dot_product_flash_attention_for_cpu "
+     "native_batch_norm_backward "
+     "_scaled_dot_product_flash_attention_for_cpu "
      "_scaled_dot_product_flash_attention_for_cpu_backward mm addmm bmm "
      "baddbmm addbmm addmv dot vdot convolution convolution_backward "
-
      "_ctc_loss _ctc_loss_backward binary_cross_entropy"},
     {kComplex,
      "div.Tensor reciprocal addcmul lerp.Scalar "

@@ -166,7 +166,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     ``softmax``, norms, attention; products and
     convolutions; ``cdist``, ``ctc_loss``,
     ``binary_cross_entropy``
-    ``embedding_bag``'s gradient                float64     CPU
+    ``embedding_bag``'s gradient                all         CPU
     quotients, ``addcdiv``, ``addcmul``,        complex     CPU, threads
     ``lerp``, ``angle``, ``prod``, ``cumprod``,
     ``std``, ``var``
