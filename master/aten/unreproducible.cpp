@@ -379,8 +379,22 @@ class Kernel final : public c10::OperatorKernel {
     if (types == kInteger && (row_.types & kInteger) != 0) {
       types = bit_of(c10::typeMetaToScalarType(c10::get_default_dtype()));
     }
-    return row_.types & types &
-           ~kInteger;  // beside other types they become one
+    // Beside other types, integers become one of these.
+    types &= row_.types & ~kInteger;
+    return types == kDouble && is_product(arguments, stack, first) ? 0 : types;
+  }
+
+  // is_product() returns whether a call is a power of real numbers that is
+  // computed by products, a quotient or swamp's sqrt().
+  static bool is_product(const std::vector<c10::Argument>& arguments,
+                         const torch::jit::Stack& stack, std::size_t first) {
+    if (arguments.size() < 2 || arguments[1].name() != "exponent" ||
+        !(stack[first + 1].isInt() || stack[first + 1].isDouble())) {
+      return false;
+    }
+    const double exponent = stack[first + 1].toScalar().toDouble();
+    return exponent == 0.5 || exponent == 0 || exponent == 1 || exponent == 2 ||
+           exponent == 3 || exponent == -1 || exponent == -2;
   }
 
   void report(const c10::FunctionSchema& schema) {

@@ -632,6 +632,8 @@ class Unreproducible(TestCase):
                      *(row[0] for row in CALLS.values())):
             with self.assertRaisesRegex(RuntimeError, "reproducible: got aten::"):
                 call(numbers(torch.float64))
+        for exponent in (0.5, 0, 1, 2, 3, -1, -2):  # products
+            numbers(torch.float64) ** exponent
         x = torch.complex(numbers(), 1 - numbers())
         for call in (torch.exp, torch.log, lambda x: x ** 2, lambda x: x @ x, torch.prod):
             with self.assertRaisesRegex(RuntimeError, "reproducible: got aten::"):
