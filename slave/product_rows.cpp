@@ -26,16 +26,20 @@ namespace {
 // used. It reads kVectors vectors of lanes at a time: 2 have enough sums to
 // hide the latency of the additions, but memory is faster if 16 lanes are read
 // than 32, above all if the lanes are a power of two apart and share places in
-// L1.
+// L1. For the same reason 16-bit words that are far ahead are prefetched to L2
+// first; of float32, whose sums take less time, this is slower.
 template <class Format, std::size_t kHeight, std::size_t kVectors>
 HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
                                      const std::byte* sliver, const float* a,
                                      bool pairs, const Sums& to) {
   const DF df;
   const DU du;
+  const hn::Repartition<std::uint16_t, DF> d16;
   constexpr std::size_t kWords = 8;
   constexpr std::size_t kLine = 16;  // words
-  constexpr std::size_t kAhead = (kVectors == 1 ? 4 : 2) * kLine;
+  constexpr bool kHasFar = kWordTerms < Format >> 1;
+  constexpr std::size_t kAhead = (kVectors == 1 && !kHasFar ? 4 : 2) * kLine,
+                        kFarAhead = 8 * kLine;
   constexpr std::size_t kLanesAtOnce = kVectors * kLanes;
   LeastExponent least;
   const std::size_t words = x.terms / kWordTerms<Format> / kWords * kWords;
@@ -47,12 +51,19 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
       }
     }
     for (std::size_t w = 0; w < words; w += kWords) {
-      if (w % kLine == 0) {  // at the end of the next lanes
-        const bool next = w + kAhead >= words;
-        const std::size_t from = lane + (next ? kLanesAtOnce : 0);
-        const std::size_t ahead = w + kAhead - (next ? words : 0);
+      if (w % kLine == 0) {
+        const auto after = [&](std::size_t ahead) HWY_ATTR {
+          const std::size_t word = w + ahead;  // or one of the next lanes
+          return word < words ? x.at(lane, word * kWordTerms<Format>)
+                              : x.at(lane + kLanesAtOnce,
+                                     (word - words) * kWordTerms<Format>);
+        };
+        const auto *near = after(kAhead), *far = after(kFarAhead);
         for (std::size_t i = 0; i < kLanesAtOnce; ++i) {
-          hwy::Prefetch(x.at(from + i, ahead * kWordTerms<Format>));
+          hwy::Prefetch(near);
+          if (kHasFar) __builtin_prefetch(far, 0, 2);
+          near += x.lane_step;
+          far += x.lane_step;
         }
       }
       for (std::size_t v = 0; v < kVectors; ++v) {
@@ -67,7 +78,23 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
         for (std::size_t i = 0; i < kWords; ++i) {
           if constexpr (kWordTerms<Format> == 1) {
             add(Floats(), w + i, word[i ^ 1]);
-          } else if (std::is_same<Format, BFloat16>::value && pairs) {
+          } else if constexpr (std::is_same<Format, Float16>::value) {
+            if (i % 2 != 0) continue;
+            // The odd and the even terms of two words.
+            const auto one = hn::BitCast(d16, word[i]),
+                       two = hn::BitCast(d16, word[i + 1]),
+                       odd = hn::ConcatOdd(d16, two, one),
+                       even = hn::ConcatEven(d16, two, one);
+            const hn::Half<decltype(d16)> half;
+            const std::size_t term = 2 * (w + i);
+            add(Floats(), term, widen_float16(df, hn::LowerHalf(half, odd)));
+            add(Floats(), term + 1,
+                widen_float16(df, hn::LowerHalf(half, even)));
+            add(Floats(), term + 2,
+                widen_float16(df, hn::UpperHalf(half, odd)));
+            add(Floats(), term + 3,
+                widen_float16(df, hn::UpperHalf(half, even)));
+          } else if (pairs) {
             least.add(hn::BitCast(LeastExponent::D(), word[i]));
             add(PairsByDot(), w + i, word[i]);
           } else {

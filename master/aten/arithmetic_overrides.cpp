@@ -8,18 +8,24 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/abs_cpu_dispatch.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/addcmul_cpu_dispatch.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/complex.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/fmax.h>
 #include <ATen/ops/lerp_cpu_dispatch.h>
 #include <ATen/ops/linspace_cpu_dispatch.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
+#include <ATen/ops/neg_cpu_dispatch.h>
 #include <ATen/ops/polar_cpu_dispatch.h>
 #include <ATen/ops/result_type.h>
+#include <ATen/ops/sgn_cpu_dispatch.h>
 #include <ATen/ops/sqrt_cpu_dispatch.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sub_cpu_dispatch.h>
@@ -203,7 +209,8 @@ struct Lerp {
   }
 };
 
-// Products of complex numbers, and complex numbers of polar coordinates.
+// Products, signs and absolute values of complex numbers, and complex numbers
+// of polar coordinates.
 struct Complex {
   static bool is_taken(const Tensor& a, const Tensor& b) {
     return (a.is_complex() || b.is_complex()) && is_reproducible() &&
@@ -237,6 +244,59 @@ struct Complex {
     }
     const Guard guard;
     return write_out(product(a, b), {a, b}, out);
+  }
+  // Returns absolute values, by the larger part so that no square overflows.
+  static Tensor magnitude(const Tensor& x) {
+    const Tensor parts = at::view_as_real(x).to(at::kDouble).abs(),
+                 a = parts.select(-1, 0), b = parts.select(-1, 1),
+                 most = at::fmax(a, b), ratio = at::minimum(a, b).div(most);
+    const Tensor found = most.mul(ratio.mul(ratio).add(1).sqrt());
+    return at::where(most.isinf().logical_or(most.eq(0)), most, found)
+        .to(c10::toRealValueType(x.scalar_type()));
+  }
+  static Tensor sign(const Tensor& x) {
+    const Tensor parts = at::view_as_real(x), size = magnitude(x),
+                 is_zero = size.eq(0);
+    const auto part = [&](std::int64_t i) {
+      return parts.select(-1, i).div(size).masked_fill_(is_zero, 0);
+    };
+    return at::complex(part(0), part(1));
+  }
+  // PyTorch's own gives zeros either sign.
+  static Tensor negative(const Tensor& x) {
+    const Tensor parts = at::view_as_real(x);
+    return at::complex(parts.select(-1, 0).neg(), parts.select(-1, 1).neg());
+  }
+  static bool is_taken(const Tensor& x) {
+    return is_complex(x.scalar_type()) && is_reproducible() &&
+           is_plain(x, x.scalar_type());
+  }
+  static Tensor& abs(const Tensor& x, Tensor& out) {
+    if (!is_taken(x) || !can_hold(out, c10::toRealValueType(x.scalar_type()))) {
+      return at::cpu::abs_outf(x, out);
+    }
+    const Guard guard;
+    return write_out(magnitude(x), {x}, out);
+  }
+  template <Tensor (*kOurs)(const Tensor&), Tensor (*kStock)(const Tensor&)>
+  static Tensor unary(const Tensor& x) {
+    if (!is_taken(x)) return kStock(x);
+    const Guard guard;
+    return kOurs(x);
+  }
+  template <Tensor (*kOurs)(const Tensor&), Tensor& (*kStock)(Tensor&)>
+  static Tensor& unary_(Tensor& x) {
+    if (!is_taken(x)) return kStock(x);
+    const Guard guard;
+    at::assert_no_internal_overlap(x);
+    return x.copy_(kOurs(x));
+  }
+  template <Tensor (*kOurs)(const Tensor&),
+            Tensor& (*kStock)(const Tensor&, Tensor&)>
+  static Tensor& unary_out(const Tensor& x, Tensor& out) {
+    if (!is_taken(x) || !can_hold(out, x.scalar_type())) return kStock(x, out);
+    const Guard guard;
+    return write_out(kOurs(x), {x}, out);
   }
   static Tensor& polar(const Tensor& abs, const Tensor& angle, Tensor& out) {
     const ScalarType type = abs.scalar_type();
@@ -299,17 +359,26 @@ struct Root {
 // From the nearer end, in float64.
 Tensor& linspace(const Scalar& start, const Scalar& end, std::int64_t steps,
                  Tensor& out) {
-  if (!is_reproducible() || steps < 2 || !is_real(out.scalar_type()) ||
-      start.isComplex() || end.isComplex()) {
+  const bool has_parts = is_complex(out.scalar_type());
+  if (!is_reproducible() || steps < 2 ||
+      !(has_parts || (is_real(out.scalar_type()) && !start.isComplex() &&
+                      !end.isComplex()))) {
     return at::cpu::linspace_outf(start, end, steps, out);
   }
   const Guard guard;
-  const double from = start.toDouble(), to = end.toDouble(),
-               step = (to - from) / static_cast<double>(steps - 1);
   const Tensor i = at::arange(steps, out.options().dtype(at::kDouble));
-  const Tensor values = at::where(i.lt(steps / 2), at::mul(i, step).add(from),
-                                  i.sub(steps - 1).mul(step).add(to));
-  return write_out(values, {}, out);
+  const auto values = [&](double from, double to) {
+    const double step = (to - from) / static_cast<double>(steps - 1);
+    return at::where(i.lt(steps / 2), at::mul(i, step).add(from),
+                     i.sub(steps - 1).mul(step).add(to));
+  };
+  if (!has_parts) {
+    return write_out(values(start.toDouble(), end.toDouble()), {}, out);
+  }
+  const auto from = start.toComplexDouble(), to = end.toComplexDouble();
+  return write_out(at::complex(values(from.real(), to.real()),
+                               values(from.imag(), to.imag())),
+                   {}, out);
 }
 
 // The numbers from 0 to 1 are exact; PyTorch multiplies and adds at once.
@@ -353,6 +422,15 @@ void register_arithmetic(torch::Library& library) {
   library.impl("mul_.Tensor", &Complex::in_place);
   library.impl("mul.out", &Complex::out);
   library.impl("polar.out", &Complex::polar);
+  library.impl("abs.out", &Complex::abs);
+  library.impl("sgn", &Complex::unary<&Complex::sign, &at::cpu::sgn>);
+  library.impl("sgn_", &Complex::unary_<&Complex::sign, &at::cpu::sgn_>);
+  library.impl("sgn.out",
+               &Complex::unary_out<&Complex::sign, &at::cpu::sgn_outf>);
+  library.impl("neg", &Complex::unary<&Complex::negative, &at::cpu::neg>);
+  library.impl("neg_", &Complex::unary_<&Complex::negative, &at::cpu::neg_>);
+  library.impl("neg.out",
+               &Complex::unary_out<&Complex::negative, &at::cpu::neg_outf>);
   library.impl("sqrt", &Root::value);
   library.impl("sqrt_", &Root::in_place);
   library.impl("sqrt.out", &Root::out);

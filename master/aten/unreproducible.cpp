@@ -18,6 +18,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/where.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/util/Exception.h>
 #include <omp.h>
 #include <torch/library.h>
@@ -29,6 +30,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,22 +44,26 @@
 namespace swamp::aten {
 namespace {
 
-constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4, kComplex = 8,
-                   kInteger = 16, kOther = 32;
-constexpr unsigned k16Bits = kHalf | kBfloat16, kAll = kFloat | k16Bits,
-                   kNumbers = kFloat | kInteger;  // integers become float32
+constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4, kDouble = 8,
+                   kComplex = 16, kInteger = 32, kOther = 64;
+// swamp has no kernels of kWide; integers become floats in kNumbers.
+constexpr unsigned k16Bits = kHalf | kBfloat16, kWide = kDouble | kComplex,
+                   kFloats = kFloat | kWide, kAll = kFloats | k16Bits,
+                   kNumbers = kFloats | kInteger;
 
 constexpr unsigned bit_of(at::ScalarType type) {
   return type == at::kFloat                ? kFloat
          : type == at::kHalf               ? kHalf
          : type == at::kBFloat16           ? kBfloat16
-         : type == at::kComplexFloat       ? kComplex
+         : type == at::kDouble             ? kDouble
+         : c10::isComplexType(type)        ? kComplex
          : c10::isIntegralType(type, true) ? kInteger
                                            : kOther;
 }
 
 enum class Depends {
-  kThreads,  // one thread has the same bits on every CPU
+  kThreads,      // one thread has the same bits on every CPU
+  kRealThreads,  // the same, but complex numbers depend on the CPU
   kCpu,
   kCpuAndThreads
 };
@@ -88,9 +94,9 @@ constexpr Row widened(const char* name, unsigned types,
 
 // tests/torch/package_unreproducible.py has a call of each.
 constexpr Row kRows[] = {
-    {"_index_put_impl_", kFloat, Depends::kThreads},
-    {"put_", kFloat, Depends::kThreads},
-    {"prod", kAll, Depends::kThreads},
+    {"_index_put_impl_", kFloats, Depends::kThreads},
+    {"put_", kFloats, Depends::kThreads},
+    {"prod", kAll, Depends::kRealThreads},
     {"erf", kAll | kInteger, Depends::kCpu},
     {"erfc", kNumbers, Depends::kCpu},
     {"erfinv", kNumbers, Depends::kCpu},
@@ -100,55 +106,110 @@ constexpr Row kRows[] = {
     {"atan", kNumbers, Depends::kCpu},
     {"asin", kAll | kInteger, Depends::kCpu},
     {"acos", kAll | kInteger, Depends::kCpu},
-    {"igamma", kFloat, Depends::kCpuAndThreads},
-    {"igammac", kFloat, Depends::kCpuAndThreads},
+    {"igamma", kFloats, Depends::kCpuAndThreads},
+    {"igammac", kFloats, Depends::kCpuAndThreads},
     {"sinh", kNumbers, Depends::kCpuAndThreads},
     {"cosh", kNumbers, Depends::kCpuAndThreads},
     {"atanh", kNumbers, Depends::kCpuAndThreads},
-    {"atan2", kNumbers, Depends::kCpuAndThreads},
-    {"lgamma", kNumbers, Depends::kCpu},
+    {"atan2", kNumbers | kHalf, Depends::kCpuAndThreads},
+    {"lgamma", kNumbers | kHalf, Depends::kCpu},
     {"digamma", kNumbers, Depends::kCpu},
     {"i0", kNumbers, Depends::kCpu},
     {"special_i0e", kAll | kInteger, Depends::kCpuAndThreads},
     {"special_i1", kNumbers | kHalf, Depends::kCpu},
     {"special_ndtri", kNumbers, Depends::kCpu},
-    {"logaddexp", kFloat, Depends::kCpuAndThreads},
-    {"logaddexp2", kFloat, Depends::kCpuAndThreads},
+    {"logaddexp", kFloats, Depends::kCpuAndThreads},
+    {"logaddexp2", kFloats, Depends::kCpuAndThreads},
     {"softshrink", kAll, Depends::kCpuAndThreads},
-    {"pow.Tensor_Tensor", kFloat, Depends::kCpuAndThreads},
-    {"pow_.Tensor", kFloat, Depends::kCpuAndThreads},
-    {"linalg_vector_norm", kFloat, Depends::kCpu},
+    {"pow.Tensor_Tensor", kFloats, Depends::kCpuAndThreads},
+    {"pow_.Tensor", kFloats, Depends::kCpuAndThreads},
+    {"linalg_vector_norm", kFloats, Depends::kCpu},
     {"_weight_norm_interface", kAll, Depends::kCpu},
-    {"linalg_cross", kFloat, Depends::kCpu},
+    {"linalg_cross", kFloats, Depends::kCpu},
     {"polygamma", kNumbers, Depends::kCpu},
-    {"mkldnn_rnn_layer", kFloat, Depends::kCpu},
-    {"_fft_r2c", kFloat, Depends::kCpuAndThreads},
+    {"mkldnn_rnn_layer", kFloats, Depends::kCpu},
+    {"_fft_r2c", kFloats, Depends::kCpuAndThreads},
     {"_fft_c2r", kComplex, Depends::kCpuAndThreads},
     {"_fft_c2c", kComplex, Depends::kCpuAndThreads},
-    {"linalg_qr", kFloat, Depends::kCpuAndThreads},
-    {"_linalg_svd", kFloat, Depends::kCpuAndThreads},
-    {"addr", kFloat, Depends::kCpuAndThreads},
-    {"upsample_linear1d", kFloat, Depends::kCpu},
+    {"addr", kFloats, Depends::kCpuAndThreads},
+    {"upsample_linear1d", kFloats, Depends::kCpu},
     {"upsample_linear1d_backward", kAll, Depends::kCpu},
     {"upsample_bilinear2d", kAll, Depends::kCpu},
     {"upsample_bilinear2d_backward", kAll, Depends::kCpu},
-    {"upsample_trilinear3d", kFloat | kHalf, Depends::kCpu},
+    {"upsample_trilinear3d", kFloats | kHalf, Depends::kCpu},
     {"upsample_trilinear3d_backward", kAll, Depends::kCpu},
     {"upsample_bicubic2d", kAll, Depends::kCpu},
-    {"_upsample_bilinear2d_aa", kFloat, Depends::kCpu},
-    {"_upsample_bicubic2d_aa", kFloat, Depends::kCpu},
-    {"grid_sampler_2d", kFloat, Depends::kCpu, k16Bits},
-    {"grid_sampler_2d_backward", kFloat, Depends::kCpu, k16Bits},
+    {"_upsample_bilinear2d_aa", kFloats, Depends::kCpu},
+    {"_upsample_bicubic2d_aa", kFloats, Depends::kCpu},
+    {"grid_sampler_2d", kFloats, Depends::kCpu, k16Bits},
+    {"grid_sampler_2d_backward", kFloats, Depends::kCpu, k16Bits},
     {"normal_", kAll, Depends::kCpu},
     widened("amax", k16Bits, Copies::kLargest),
     widened("amin", k16Bits, Copies::kSmallest),
     widened("argmax", k16Bits, Copies::kReduced),
     widened("argmin", k16Bits, Copies::kReduced),
     widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()
-    widened("_embedding_bag_dense_backward", k16Bits),
+    {"_embedding_bag_dense_backward", kAll, Depends::kCpu, k16Bits},
     widened("grid_sampler_3d", k16Bits),
     widened("grid_sampler_3d_backward", k16Bits),
     widened("mse_loss_backward", kBfloat16, Copies::kIfSmall),
+};
+
+// Names has more operators whose bits depend on the CPU and the threads. Those
+// of kWide are swamp's in other types, or have the same float32 bits
+// everywhere.
+struct Names {
+  unsigned types;
+  const char* names;
+};
+constexpr Names kNames[] = {
+    {kNumbers,
+     "hypot special_airy_ai special_bessel_j0 special_bessel_j1 "
+     "special_bessel_y0 special_bessel_y1 special_chebyshev_polynomial_t "
+     "special_chebyshev_polynomial_u special_chebyshev_polynomial_v "
+     "special_chebyshev_polynomial_w special_entr special_erfcx "
+     "special_hermite_polynomial_h special_hermite_polynomial_he "
+     "special_i1e special_laguerre_polynomial_l "
+     "special_legendre_polynomial_p special_log_ndtr "
+     "special_modified_bessel_i0 special_modified_bessel_i1 "
+     "special_modified_bessel_k0 special_modified_bessel_k1 "
+     "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
+     "special_shifted_chebyshev_polynomial_t "
+     "special_shifted_chebyshev_polynomial_u "
+     "special_shifted_chebyshev_polynomial_v "
+     "special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 "
+     "special_xlog1py special_zeta xlogy.Tensor xlogy.OutTensor"},
+    {kFloats,  // LAPACK's
+     "_linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet "
+     "_linalg_solve_ex _linalg_svd _cholesky_solve_helper cholesky "
+     "cholesky_inverse geqrf linalg_cholesky_ex linalg_eig "
+     "linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex "
+     "linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex "
+     "linalg_lu_solve linalg_qr linalg_solve_triangular "
+     "ormqr triangular_solve"},
+    {kWide | kInteger,
+     "exp exp2 expm1 log log1p sin cos tanh asinh acosh sigmoid sinc rsqrt "
+     "logit pow.Tensor_Scalar pow_.Scalar pow.Scalar"},
+    {kAll,  // of exported programs
+     "_native_batch_norm_legit _native_batch_norm_legit.no_stats "
+     "_batch_norm_with_update batch_norm_backward"},
+    {kWide,
+     "logit_backward sigmoid_backward tanh_backward silu silu_backward "
+     "mish mish_backward gelu gelu_backward elu elu_backward softplus "
+     "softplus_backward log_sigmoid_forward log_sigmoid_backward glu "
+     "glu_backward _softmax _softmax_backward_data _log_softmax "
+     "_log_softmax_backward_data _safe_softmax logcumsumexp "
+     "native_layer_norm native_layer_norm_backward native_group_norm "
+     "native_group_norm_backward native_batch_norm "
+     "native_batch_norm_backward "
+     "_scaled_dot_product_flash_attention_for_cpu "
+     "_scaled_dot_product_flash_attention_for_cpu_backward mm addmm bmm "
+     "baddbmm addbmm addmv dot vdot convolution convolution_backward "
+     "_ctc_loss _ctc_loss_backward binary_cross_entropy"},
+    {kComplex,
+     "div.Tensor reciprocal addcmul lerp.Scalar "
+     "lerp.Tensor var.correction std.correction addcdiv angle "
+     "cumprod"},
 };
 
 // What enable() chose; and how often, because each choice warns again.
@@ -293,7 +354,9 @@ void run_wide(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 
 class Kernel final : public c10::OperatorKernel {
  public:
-  explicit Kernel(const Row& row) : row_(row) {}
+  // The forms of an operator have one `warned`, as one may call another.
+  Kernel(const Row& row, std::shared_ptr<std::atomic<std::int64_t>> warned)
+      : row_(row), warned_(std::move(warned)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
@@ -326,8 +389,10 @@ class Kernel final : public c10::OperatorKernel {
         }
       }
     }
-    if (is_reproducible() && has_type(op, *stack)) {
-      if (row_.depends == Depends::kThreads) {
+    if (const unsigned types = is_reproducible() ? types_of(op, *stack) : 0;
+        types != 0) {
+      if (row_.depends == Depends::kThreads ||
+          (row_.depends == Depends::kRealThreads && types != kComplex)) {
         const OneThread guard;
         op.redispatchBoxed(keys, stack);
         return;
@@ -344,8 +409,9 @@ class Kernel final : public c10::OperatorKernel {
                                                    : is_half_precision());
   }
 
-  bool has_type(const c10::OperatorHandle& op,
-                const torch::jit::Stack& stack) const {
+  // types_of() returns the types of a call whose bits depend on something.
+  unsigned types_of(const c10::OperatorHandle& op,
+                    const torch::jit::Stack& stack) const {
     const auto& arguments = op.schema().arguments();
     const std::size_t first = stack.size() - arguments.size();
     unsigned types = 0;
@@ -354,9 +420,25 @@ class Kernel final : public c10::OperatorKernel {
       const at::Tensor& x = stack[first + i].toTensor();
       if (x.defined() && x.is_cpu()) types |= bit_of(x.scalar_type());
     }
+    if (types == kInteger && (row_.types & kInteger) != 0) {
+      types = bit_of(c10::typeMetaToScalarType(c10::get_default_dtype()));
+    }
     // Beside other types, integers become one of these.
-    if (types != kInteger) types &= ~kInteger;
-    return (row_.types & types) != 0;
+    types &= row_.types & ~kInteger;
+    return types == kDouble && is_product(arguments, stack, first) ? 0 : types;
+  }
+
+  // is_product() returns whether a call is a power of real numbers that is
+  // computed by products, a quotient or swamp's sqrt().
+  static bool is_product(const std::vector<c10::Argument>& arguments,
+                         const torch::jit::Stack& stack, std::size_t first) {
+    if (arguments.size() < 2 || arguments[1].name() != "exponent" ||
+        !(stack[first + 1].isInt() || stack[first + 1].isDouble())) {
+      return false;
+    }
+    const double exponent = stack[first + 1].toScalar().toDouble();
+    return exponent == 0.5 || exponent == 0 || exponent == 1 || exponent == 2 ||
+           exponent == 3 || exponent == -1 || exponent == -2;
   }
 
   void report(const c10::FunctionSchema& schema) {
@@ -372,13 +454,13 @@ class Kernel final : public c10::OperatorKernel {
                 ", which is PyTorch's, and whose bits depend on ", on, ". ",
                 kChoices);
     const std::int64_t choice = choices.load(std::memory_order_relaxed);
-    if (warned_.exchange(choice) == choice) return;
+    if (warned_->exchange(choice) == choice) return;
     TORCH_WARN("swamp_torch: reproducible: ", schema.name(),
                " is PyTorch's, and its bits depend on ", on, ". ", kChoices);
   }
 
-  const Row& row_;
-  std::atomic<std::int64_t> warned_{0};
+  const Row row_;
+  const std::shared_ptr<std::atomic<std::int64_t>> warned_;
 };
 
 }  // namespace
@@ -389,29 +471,38 @@ std::int64_t set_unreproducible(std::int64_t value) {
 }
 
 TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
-  const auto add = [&](const std::string& name, const Row& row) {
-    m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
-                             std::make_unique<Kernel>(row)));
-  };
-  const auto add_if_it_exists = [&](const std::string& name,
-                                    const std::string& overload,
-                                    const Row& row) {
-    if (c10::Dispatcher::singleton()
-            .findSchema({"aten::" + name, overload})
-            .has_value()) {
-      add(overload.empty() ? name : name + "." + overload, row);
-    }
-  };
-  for (const Row& row : kRows) {
-    const std::string whole = row.name;
-    add(whole, row);
+  const auto add_all = [&](const std::string& whole, const Row& row) {
+    const auto warned = std::make_shared<std::atomic<std::int64_t>>(0);
+    const auto add = [&](const std::string& name) {
+      m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                               std::make_unique<Kernel>(row, warned)));
+    };
+    const auto add_if_it_exists = [&](const std::string& name,
+                                      const std::string& overload) {
+      const bool exists = c10::Dispatcher::singleton()
+                              .findSchema({"aten::" + name, overload})
+                              .has_value();
+      if (exists) add(overload.empty() ? name : name + "." + overload);
+      return exists;
+    };
+    add(whole);
     const std::size_t dot = std::min(whole.find('.'), whole.size());
     const std::string name = whole.substr(0, dot),
                       overload =
                           dot == whole.size() ? "" : whole.substr(dot + 1);
-    add_if_it_exists(name + "_", overload, row);
-    if (row.widened == 0) {
-      add_if_it_exists(name, overload.empty() ? "out" : overload + "_out", row);
+    add_if_it_exists(name + "_", overload);
+    if (row.widened != 0) return;
+    for (const char* out : {"out", "grad_input", "output"}) {
+      if (overload.empty() || !add_if_it_exists(name, overload + "_" + out)) {
+        add_if_it_exists(name, out);
+      }
+    }
+  };
+  for (const Row& row : kRows) add_all(row.name, row);
+  for (const Names& list : kNames) {
+    std::istringstream names(list.names);
+    for (std::string name; names >> name;) {
+      add_all(name, {"", list.types, Depends::kCpuAndThreads});
     }
   }
 }

@@ -3,11 +3,13 @@ threads: tiny models of transformers, trained in processes whose vectors and thr
 differ, and by two ranks.
 
 usage: every_cpu.py PATH [unittest's arguments]
-       every_cpu.py PATH --table [--steps N] [--operators] [--isa NAME,...]
-                    [--under COMMAND] [MODEL...]
+       every_cpu.py PATH --table [--steps N] [--operators] [--isa NAME,...] [--few]
+                    [--ranks] [--under COMMAND] [MODEL...]
 --table prints a digest of the weights after N steps (20) for each model and dtype, or
 the settings with which they differ; --operators names the operators that, with equal
-inputs, have other results there. --isa takes other settings, with one thread each;
+inputs, have other results there. --isa takes other settings, with one thread each, and
+--few batches of one sequence of 32 tokens, or one image: less work for slow kernels.
+--ranks takes one rank that accumulates two batches, and two ranks.
 --under runs the processes by a command, such as "qemu-x86_64 -cpu Haswell".
 """
 
@@ -147,8 +149,11 @@ def train(name, dtype, steps, log=contextlib.nullcontext(), parts=(0,), of=1, wr
     return digest(model.state_dict())
 
 
-def child(threads, steps, models, reproducible=True, operators=False, compiled=False):
+def child(threads, steps, models, reproducible=True, operators=False, compiled=False,
+          few=False):
     """Prints the digests of a process, or the calls of its operators, as JSON."""
+    if few:
+        globals().update(BATCH=1, TOKENS=32)
     capability = torch.backends.cpu.get_cpu_capability().lower()
     assert capability == os.environ.get("ATEN_CPU_CAPABILITY", capability), (
         "PyTorch read ATEN_CPU_CAPABILITY before it was set")
@@ -218,11 +223,19 @@ def differing_operators(setting, first, model):
     return [f"{name} {shapes}" for name, shapes in found.items()]
 
 
-def table(models, steps, operators, isas):
+def table(models, steps, operators, isas, few, ranks):
     """Prints a table of the digests in Markdown."""
     pairs = [(name, dtype) for name in models for dtype in DTYPES]
     chosen = [(name, 1) for name in isas.split(",")] if isas else settings(True)
-    found = {one: run(one, pairs, steps) for one in chosen}
+    if ranks:
+        swamp_torch.enable(half_precision=True, reproducible=True)
+        digests = [[train(*pair, steps, parts=(0, 1), of=2) for pair in pairs],
+                   *run_ranks(on_rank, 2, pairs, steps)]
+        names = [" ".join(pair) for pair in pairs]
+        found = {one: dict(zip(names, values)) for one, values in zip(
+            [("ranks", 1), ("rank 0 of", 2), ("rank 1 of", 2)], digests)}
+    else:
+        found = {one: run(one, pairs, steps, few=few) for one in chosen}
     first, notes = next(iter(found)), []
     print(f"| model | {' | '.join(DTYPES)} |\n|---|{'---|' * len(DTYPES)}")
     for name in models:
@@ -313,4 +326,4 @@ if __name__ == "__main__":
     steps, isas = int(value_of("--steps", 20)), value_of("--isa", None)
     under[:] = shlex.split(value_of("--under", ""))
     table([w for w in words if not w.startswith("--")] or list(MODELS), steps,
-          "--operators" in words, isas)
+          "--operators" in words, isas, "--few" in words, "--ranks" in words)

@@ -74,7 +74,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             and ``addmv``, of float32, float16 and bfloat16 CPU tensors are swamp's, so
             that their bits are the same on every CPU and any number of threads; slow
             on CPUs without fused multiply-add. ``add`` and ``sub`` with ``alpha``,
-            ``addcmul``, ``lerp``, products of complex numbers, ``polar``,
+            ``addcmul``, ``lerp``, products, ``abs``, ``sgn`` and ``neg`` of complex
+            numbers, ``polar`` with its gradient,
             ``linspace`` and ``uniform_`` are composed of operators that round each operation. Sums and the norms' statistics are
             computed in float64 and rounded once. float32 activations are
             computed in float64 (errors: 0.501 units in the last place), in 0.2 to 30
@@ -131,46 +132,56 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     **Operators of PyTorch that depend on the CPU or the threads** with
     ``reproducible``, forward or backward, in PyTorch 2.13, with 1, 2, 3 and 7 threads
     and ``ATEN_CPU_CAPABILITY`` avx512, avx2 and default. "CPU" alone: only CPUs
-    without AVX2, or of other makers, differ::
+    without AVX2, or of other makers, differ. "wide" is float32, float64 and complex
+    numbers, "all" is these and 16 bits, "float64" is float64 and complex numbers::
 
     ==========================================  ==========  ============
     operator                                    dtypes      depends on
     ==========================================  ==========  ============
     ``erf``, ``asin``, ``acos``                 all         CPU
-    ``erfc``, ``erfinv``, ``tan``, ``atan``,    float32     CPU
+    ``erfc``, ``erfinv``, ``tan``, ``atan``,    wide        CPU
     ``log2``, ``log10``, ``nn.LSTM``
-    ``sinh``, ``cosh``, ``atanh``, ``atan2``,   float32     CPU, threads
-    ``pow`` of two tensors, ``logaddexp``,
-    ``logaddexp2``, ``special.gammainc`` and
-    ``gammaincc``
+    ``sinh``, ``cosh``, ``atanh``, ``atan2``,   wide        CPU, threads
+    ``hypot``, ``pow`` of two tensors,
+    ``logaddexp``, ``logaddexp2``, ``xlogy``
     ``softshrink``, ``special.i0e``             all         CPU, threads
-    ``lgamma``, ``digamma``, ``i0``,            float32     CPU
+    ``lgamma``, ``digamma``, ``i0``,            wide        CPU
     ``special.i1``, ``special.ndtri``,
     ``polygamma``
-    ``norm``, ``linalg.vector_norm`` (so        float32     CPU
+    other functions of ``special``: gammainc,   wide        CPU, threads
+    Airy, Bessel, polynomials, entr, erfcx, ...
+    ``norm``, ``linalg.vector_norm`` (so        wide        CPU
     ``normalize``), ``linalg.cross``
     ``nn.utils.weight_norm``                    all         CPU
-    ``torch.fft`` (so ``stft``)                 float32     CPU, threads
-    ``linalg.qr``, ``linalg.svd``, and other    float32     CPU, threads
-    functions of LAPACK
-    ``addr``                                    float32     CPU, threads
+    ``torch.fft`` (so ``stft``)                 wide        CPU, threads
+    ``torch.linalg``, ``cholesky_solve`` and    wide        CPU, threads
+    other functions of LAPACK
+    ``addr``                                    wide        CPU, threads
     ``interpolate``: linear, bilinear,          all         CPU
     bicubic, trilinear, antialias
-    ``grid_sample``                             float32     CPU
+    ``grid_sample``                             wide        CPU
     ``normal_``, so ``randn``,                  all         CPU
     ``nn.init.*normal_``
+    activations, ``exp``, ``log``, ``sin``,     float64     CPU, threads
+    ``cos``, ``pow`` and other functions;
+    ``softmax``, norms, attention; products and
+    convolutions; ``cdist``, ``ctc_loss``,
+    ``binary_cross_entropy``
+    ``embedding_bag``'s gradient                all         CPU
+    quotients, ``addcdiv``, ``addcmul``,        complex     CPU, threads
+    ``lerp``, ``angle``, ``prod``, ``cumprod``,
+    ``std``, ``var``
     ==========================================  ==========  ============
 
-    Integers count as the float32 that they become, and ``out=`` with what is computed.
+    Integers count as the floats that they become, and ``out=`` with what is computed.
 
     No difference was found in 1500 other calls: arithmetic, reductions, losses,
     pooling, padding, indexing, random numbers other than normal ones. A size that was
-    not tried may differ. So may float64 and complex numbers (except in sums, products,
-    ``polar`` without its gradient, and ``torch.fft``), and nothing warns of them.
+    not tried may differ.
     ``prod`` of a whole tensor, ``put_`` and ``index_put(accumulate=True)``, and the
-    gradients of ``x[index]`` and ``take``, are PyTorch's on one thread, so float32 is
-    added in the order of the indices. ``dot``, ``mv`` and ``addmv`` are one chain of
-    sums for each element.
+    gradients of ``x[index]`` and ``take``, are PyTorch's on one thread, so
+    numbers are added in the order of the indices. ``dot``, ``mv`` and ``addmv`` are one
+    chain of sums for each element.
     """
     _ops.set_unreproducible(index_of("unreproducible", unreproducible, _UNREPRODUCIBLE))
     _compile.set_unreproducible(unreproducible)
