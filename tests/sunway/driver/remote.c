@@ -1,4 +1,8 @@
 #include <slave.h>
+enum { kShift = 45 };
+static inline __attribute__((always_inline)) long shift(long bit) {
+  return (bit) << 40 << 5;
+}
 #ifdef ASSIGNED
 static long bit;
 long f(int* p, long id) {

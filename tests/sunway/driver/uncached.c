@@ -6,7 +6,11 @@
 #endif
 __uncached long total; /* of both sides */
 #ifdef __sw_slave__
+#ifndef MORE
+#define MORE
+#endif
 static __uncached int64_t lock_word;
+__uncached double more MORE;
 void work(void* unused) {
 #ifdef LOCAL
   __uncached long* sum = &total;

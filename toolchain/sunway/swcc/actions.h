@@ -59,6 +59,9 @@ std::string with_tests(const std::string& assembly);
 // code computes, `address | slave << 20 | 1L << 45` in any order, by calls of
 // the emulator. It returns "" if it cannot.
 std::string with_remote_ldm(const std::string& preprocessed);
+// has_remote_bit() returns whether code computes such an address in another
+// way.
+bool has_remote_bit(const std::string& assembly);
 
 // compiler() returns "gcc" or "g++".
 std::string compiler(const Options& options);

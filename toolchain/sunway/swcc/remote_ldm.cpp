@@ -1,5 +1,7 @@
 // Addresses in another slave's LDM, `address | slave << 20 | 1L << 45`, become
-// calls of swamp_remote_ldm().
+// calls of swamp_remote_ldm(), without the bit. Therefore code that still has
+// the bit computes such an address in another way.
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -15,13 +17,14 @@ namespace {
 // Remote rewrites addresses in another slave's LDM.
 class Remote {
  public:
+  static constexpr unsigned long long kBit = 1ULL << 45;
+
   explicit Remote(const std::string& text) : tokens_(tokens_of(text)) {}
 
   // rewrite() returns the rewritten source, which is unchanged if it has no
   // such address, or "" if one cannot be rewritten.
   std::string rewrite() {
     for (std::size_t i = 0; i + 2 < tokens_.size(); ++i) {
-      if (shifts_one(i)) return "";
       const std::size_t length = bit_at(i);
       if (length == 0) continue;
       const bool declares = i > 2 && tokens_[i - 1].text == "=" &&
@@ -29,7 +32,8 @@ class Remote {
                             (tokens_[i - 3].is_name || is(i - 3, ","));
       if (declares) {
         names_[tokens_[i - 2].text] = end_of_block(i);
-        i += length;
+        tokens_[i].text = "0";
+        for (std::size_t last = i + length; ++i < last;) tokens_[i].text = "";
       } else if (!replace(i, i + length)) {
         return "";
       }
@@ -67,16 +71,6 @@ class Remote {
     const unsigned long long by = number(i + 1);
     return by < 64 ? value << by : 0;
   }
-  // shifts_one() returns whether the bit is written with a number in
-  // parentheses: ((long)1) << 45 or (long)(1) << 45, but not f(1) << 45.
-  bool shifts_one(std::size_t i) const {
-    std::size_t last = i;
-    while (last > 0 && tokens_[last - 1].text == ")") --last;
-    if (last == i || last < 3 || tokens_[i].foreign) return false;
-    const std::string& before = tokens_[last - 2].text;
-    return (before == "(" ? !tokens_[last - 3].is_name : before == ")") &&
-           shifted(number(last - 1), i) == kBit;
-  }
   std::size_t end_of_block(std::size_t i) const {
     while (i > 0) {
       --i;
@@ -110,7 +104,22 @@ class Remote {
       first = i + 1;
     }
   }
+  // is_only_bit() returns whether the tokens of [begin, end) are the bit, of
+  // [bit, after), in parentheses and casts.
+  bool is_only_bit(std::size_t begin, std::size_t end, std::size_t bit,
+                   std::size_t after) const {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i == bit) i = after;
+      if (i == end) break;
+      if (is(i, "( )") ? is(i, "(") && i > begin && tokens_[i - 1].is_name
+                       : i > bit || !tokens_[i].is_name) {
+        return false;
+      }
+    }
+    return true;
+  }
   bool replace(std::size_t begin, std::size_t end) {
+    const std::size_t bit = begin, after = end;
     std::vector<std::pair<std::size_t, std::size_t>> operands;
     std::size_t first = 0, last = 0;
     for (;;) {
@@ -136,16 +145,21 @@ class Remote {
       ++end;
     }
     if (operands.size() != 3) return false;
+    const auto own =
+        std::find_if(operands.begin(), operands.end(),
+                     [=](const auto& one) { return bit < one.second; });
+    if (!is_only_bit(own->first, own->second, bit, after)) return false;
+    operands.erase(own);
     // The lines stay as they are.
     std::string call = "swamp_remote_ldm(";
     std::size_t operand = 0;
     for (std::size_t i = first; i < last; ++i) {
       if (i != first) call += tokens_[i].before;
-      if (operand == 3 || i < operands[operand].first) continue;
+      if (operand == 2 || i < operands[operand].first) continue;
       if (i == operands[operand].first) call += "(unsigned long)(";
       call += tokens_[i].text;
       if (i + 1 == operands[operand].second) {
-        call += ++operand < 3 ? ")," : ")";
+        call += ++operand < 2 ? ")," : ")";
       }
     }
     tokens_[first].text = call + ")";
@@ -153,14 +167,30 @@ class Remote {
     return true;
   }
 
-  static constexpr unsigned long long kBit = 1ULL << 45;
-
   std::vector<Token> tokens_;
   // Variables with the bit, and where their block ends.
   std::map<std::string, std::size_t> names_;
 };
 
 }  // namespace
+
+bool has_remote_bit(const std::string& assembly) {
+  constexpr unsigned kSlave = 6;  // the bits of its number, at kSlaveShift
+  constexpr unsigned kSlaveShift = 20;
+  for (std::size_t at = 0;
+       (at = assembly.find('$', at)) != std::string::npos;) {
+    ++at;
+    const unsigned long long value =
+        std::strtoull(assembly.c_str() + at, nullptr, 10);
+    const bool sets = at >= 6 && assembly.compare(at - 6, 5, "btsq\t") == 0;
+    if (sets ? value == 45
+             : value >> (kSlave + kSlaveShift) ==
+                   Remote::kBit >> (kSlave + kSlaveShift)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 std::string with_remote_ldm(const std::string& preprocessed) {
   return Remote(preprocessed).rewrite();
