@@ -11,13 +11,13 @@ __uncached long total; /* of both sides */
 #endif
 static __uncached int64_t lock_word;
 __uncached double more MORE;
-void work(void* unused) {
+void work(long* at) {
 #ifdef LOCAL
   __uncached long* sum = &total;
 #elif defined CAST
   long* sum = (__uncached long*)&total;
 #else
-  long* sum = &total;
+  long* sum = at != 0 ? at : &total;
 #endif
   for (int i = 0; i < 3; ++i) {
     CRTS_mutex_lock(&lock_word);
@@ -29,10 +29,15 @@ void work(void* unused) {
 __uncached long total = 5;
 extern SLAVE_FUN(work)(void*);
 int main(void) {
+  long* at = 0;
+#ifdef HEAP
+  at = HEAP(sizeof *at);
+  *at = 5;
+#endif
   athread_init();
-  athread_spawn(work, 0);
+  athread_spawn(work, at);
   athread_join();
-  printf("%ld\n", total);
+  printf("%ld\n", at != 0 ? *at : total);
   return 0;
 }
 #endif

@@ -1,7 +1,6 @@
 // Addresses in another slave's LDM, `address | slave << 20 | 1L << 45`, become
-// calls of swamp_remote_ldm(), without the bit. Therefore code that still has
-// the bit computes such an address in another way.
-#include <algorithm>
+// calls of swamp_remote_ldm(), with 0 for the bit. Therefore code that still
+// has the bit computes such an address in another way.
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -30,10 +29,10 @@ class Remote {
       const bool declares = i > 2 && tokens_[i - 1].text == "=" &&
                             tokens_[i - 2].is_name && is(i + length, ", ;") &&
                             (tokens_[i - 3].is_name || is(i - 3, ","));
+      tokens_[i].text = "0";
+      for (std::size_t n = 1; n < length; ++n) tokens_[i + n].text = " ";
       if (declares) {
         names_[tokens_[i - 2].text] = end_of_block(i);
-        tokens_[i].text = "0";
-        for (std::size_t last = i + length; ++i < last;) tokens_[i].text = "";
       } else if (!replace(i, i + length)) {
         return "";
       }
@@ -104,22 +103,7 @@ class Remote {
       first = i + 1;
     }
   }
-  // is_only_bit() returns whether the tokens of [begin, end) are the bit, of
-  // [bit, after), in parentheses and casts.
-  bool is_only_bit(std::size_t begin, std::size_t end, std::size_t bit,
-                   std::size_t after) const {
-    for (std::size_t i = begin; i < end; ++i) {
-      if (i == bit) i = after;
-      if (i == end) break;
-      if (is(i, "( )") ? is(i, "(") && i > begin && tokens_[i - 1].is_name
-                       : i > bit || !tokens_[i].is_name) {
-        return false;
-      }
-    }
-    return true;
-  }
   bool replace(std::size_t begin, std::size_t end) {
-    const std::size_t bit = begin, after = end;
     std::vector<std::pair<std::size_t, std::size_t>> operands;
     std::size_t first = 0, last = 0;
     for (;;) {
@@ -145,21 +129,16 @@ class Remote {
       ++end;
     }
     if (operands.size() != 3) return false;
-    const auto own =
-        std::find_if(operands.begin(), operands.end(),
-                     [=](const auto& one) { return bit < one.second; });
-    if (!is_only_bit(own->first, own->second, bit, after)) return false;
-    operands.erase(own);
     // The lines stay as they are.
     std::string call = "swamp_remote_ldm(";
     std::size_t operand = 0;
     for (std::size_t i = first; i < last; ++i) {
       if (i != first) call += tokens_[i].before;
-      if (operand == 2 || i < operands[operand].first) continue;
+      if (operand == 3 || i < operands[operand].first) continue;
       if (i == operands[operand].first) call += "(unsigned long)(";
       call += tokens_[i].text;
       if (i + 1 == operands[operand].second) {
-        call += ++operand < 2 ? ")," : ")";
+        call += ++operand < 3 ? ")," : ")";
       }
     }
     tokens_[first].text = call + ")";

@@ -288,7 +288,7 @@ void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
 }
 
 void not_cached(const volatile void* pointer) {
-  if (!have_caches) return;
+  if (!settings().cache) return;
   const OwnAllocations own;
   std::uintptr_t begin = 0;
   std::uintptr_t end = ~begin;

@@ -5,4 +5,4 @@ __asm__(".pushsection .swamp.slave,\"e\",@progbits\n\t.byte 1\n\t.popsection");
 #ifdef __cplusplus
 extern "C"
 #endif
-unsigned long swamp_remote_ldm(unsigned long, unsigned long);
+unsigned long swamp_remote_ldm(unsigned long, unsigned long, unsigned long);
