@@ -192,22 +192,15 @@ void weaken_common(const std::string& object) {
   if (command.size() > 2) run_or_exit(command);
 }
 
-[[noreturn]] void refuse_remote(const std::string& source) {
-  fail(source +
-       ": computes an address in another slave's LDM (1L << 45) in a way that "
-       "is not emulated: write it as address | slave << 20 | 1L << 45, or use "
-       "CRTS_rma_put and CRTS_rma_get");
-}
-
-// add_checked() compiles `what`, the source or a rewritten copy, a second time,
-// with a call for every load and store, and adds the result to the object, with
-// the call graph of the first time and the names of __uncached variables that
-// others define.
-void add_checked(const Options& options, const std::string& source,
-                 const std::string& what, const std::string& object,
-                 const std::string& uncached) {
+// add_checked() compiles a source a second time, with a call for every load and
+// store, and adds the result to the object, with the call graph of the first
+// time and the names of __uncached variables that others define. It returns the
+// assembly.
+std::string add_checked(const Options& options, const std::string& source,
+                        const std::string& object,
+                        const std::string& uncached) {
   const bool slave = options.side == Options::Side::slave;
-  Words before = flags(options, what);
+  Words before = flags(options, source);
   for (const char* flag :
        {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
         "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
@@ -237,13 +230,12 @@ void add_checked(const Options& options, const std::string& source,
   Words faster = before;
   faster.push_back("-fplugin=" + plugin);
   if (!slave || !file_exists(plugin) ||
-      run(command(options, faster, user, what, assembly),
+      run(command(options, faster, user, source, assembly),
           temporary_file(".txt")) != 0) {
-    run_or_exit(command(options, before, user, what, assembly));
+    run_or_exit(command(options, before, user, source, assembly));
   }
+  const std::string text = read_file(assembly);
   if (!has(user, "-masm=intel")) {
-    const std::string text = read_file(assembly);
-    if (slave && has_remote_bit(text)) refuse_remote(source);
     write_file(assembly, slave ? with_tests(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
@@ -262,6 +254,7 @@ void add_checked(const Options& options, const std::string& source,
   }
   add.push_back(object);
   run_or_exit(add);
+  return text;
 }
 
 // preprocessed() returns the source after gcc -E, or "" if that fails.
@@ -507,6 +500,13 @@ std::string compiled(Options& options, const std::string& source,
   return source;
 }
 
+[[noreturn]] void refuse_remote(const std::string& source) {
+  fail(source +
+       ": computes an address in another slave's LDM (1L << 45) in a way that "
+       "is not emulated: write it as address | slave << 20 | 1L << 45, or use "
+       "CRTS_rma_put and CRTS_rma_get");
+}
+
 // compile_remote() compiles a rewritten copy of slave code if that computes
 // addresses in another slave's LDM. `what` is the file that was compiled
 // before, and `text` its text; it returns the one that is compiled now.
@@ -532,12 +532,13 @@ void compile_one(Options options, const std::string& source,
   const std::string ending = ending_of(options, source);
   if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
   const bool slave = options.side == Options::Side::slave;
-  std::string uncached;
+  std::string text, uncached;
   if (slave) {
-    const std::string text =
-        what == source ? preprocessed(options, source, {}) : read_file(what);
+    text = what == source ? preprocessed(options, source, {}) : read_file(what);
     uncached = uncached_declarations(text);
+    const std::string last = what;
     what = compile_remote(options, source, output, what, text);
+    if (what != last) text = read_file(what);
   }
   weaken_common(output);
   if (!slave && (is_sanitized(options) || !spawns(output))) return;
@@ -549,7 +550,8 @@ void compile_one(Options options, const std::string& source,
          "not emulated: spawn the loop with athread_spawn, and divide it by "
          "_PEN");
   }
-  add_checked(options, source, what, output, uncached);
+  const std::string assembly = add_checked(options, what, output, uncached);
+  if (slave && has_remote_bit(text, assembly)) refuse_remote(source);
   remove_on_failure("");
 }
 

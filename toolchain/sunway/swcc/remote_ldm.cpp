@@ -16,7 +16,8 @@ namespace {
 // Remote rewrites addresses in another slave's LDM.
 class Remote {
  public:
-  static constexpr unsigned long long kBit = 1ULL << 45;
+  static constexpr unsigned kShift = 45;
+  static constexpr unsigned long long kBit = 1ULL << kShift;
 
   explicit Remote(const std::string& text) : tokens_(tokens_of(text)) {}
 
@@ -40,6 +41,13 @@ class Remote {
     std::string out;
     for (const Token& token : tokens_) out += token.before + token.text;
     return out;
+  }
+  // has_shift() returns whether the program has the number 45.
+  bool has_shift() const {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (!tokens_[i].foreign && number(i) == kShift) return true;
+    }
+    return false;
   }
 
  private:
@@ -153,19 +161,19 @@ class Remote {
 
 }  // namespace
 
-bool has_remote_bit(const std::string& assembly) {
-  constexpr unsigned kSlave = 6;  // the bits of its number, at kSlaveShift
-  constexpr unsigned kSlaveShift = 20;
+bool has_remote_bit(const std::string& preprocessed,
+                    const std::string& assembly) {
+  constexpr unsigned kSlaves = 26;  // the bits below are those of slave << 20
   for (std::size_t at = 0;
        (at = assembly.find('$', at)) != std::string::npos;) {
     ++at;
     const unsigned long long value =
         std::strtoull(assembly.c_str() + at, nullptr, 10);
     const bool sets = at >= 6 && assembly.compare(at - 6, 5, "btsq\t") == 0;
-    if (sets ? value == 45
-             : value >> (kSlave + kSlaveShift) ==
-                   Remote::kBit >> (kSlave + kSlaveShift)) {
-      return true;
+    if (sets ? value == Remote::kShift
+             : value >> kSlaves == Remote::kBit >> kSlaves) {
+      // Descriptors of DMA have this bit, too.
+      return Remote(preprocessed).has_shift();
     }
   }
   return false;
