@@ -8,7 +8,7 @@ enum { kLine = 256 / sizeof(long) };
 #ifdef BUG_cache_barrier
 long table[8 * kLine] __attribute__((aligned(256)));
 
-/* Each slave reads its neighbour's number before and after it is stored, and a
+/* Each slave reads its neighbour's number before and after it is put, and a
  * table that nobody changes.
  * RUN cache_barrier: SWAMP_CHECK_CACHE=1 */
 KERNEL(bug) {
@@ -17,7 +17,8 @@ KERNEL(bug) {
   for (int i = 0; i < 8 * kLine; ++i) sum += table[i];
   sum += flag[next];
   athread_ssync_array();
-  flag[_PEN] = 1 + sum;
+  long one = 1 + sum;
+  athread_dma_put(&flag[_PEN], &one, sizeof one);
   athread_ssync_array();
   if (kRight) flush_slave_cache();
   /* BUG cache_barrier: stale-read */
@@ -67,8 +68,8 @@ KERNEL(bug) {
     for (int i = 0; i < kSlaves * kLine; ++i) sum += numbers[i];
     athread_ssync_array();
     numbers[_PEN * kLine + 1] = round + 1;
-    athread_ssync_array();
     if (kRight) evict_slave_cache_cont(numbers, &numbers[kSlaves * kLine]);
+    athread_ssync_array();
   }
   if (sum > 2 * kSlaves) part[0] = 0;
 }
@@ -103,6 +104,7 @@ KERNEL(bug) {
   if (_PEN == 0) {
     counter = malloc(sizeof *counter);
     *counter = 0;
+    flush_slave_cache();
   }
   athread_ssync_array();
   long* next = counter;
@@ -146,7 +148,10 @@ KERNEL(bug) {
   long sum = numbers[0];
   for (int i = 1; i < (kRight ? 5 : 4); ++i) sum += numbers[i * kWay];
   athread_ssync_array();
-  if (_PEN == 5) numbers[0] = 1;
+  if (_PEN == 5) {
+    numbers[0] = 1;
+    flush_slave_cache();
+  }
   athread_ssync_array();
   /* BUG cache_capacity: stale-read */
   sum += numbers[0];
@@ -169,5 +174,62 @@ void kernel(args_t* from) {
   if (seen != 5) part[0] = 0;
   compute();
   put_part();
+}
+#endif
+
+#ifdef BUG_cache_stored
+long numbers[kSlaves] __attribute__((aligned(256)));
+
+/* Parts of one line, which others read for the first time after the barrier; a
+ * slave reads its own before, and a store that changes nothing stays.
+ * RUN cache_stored: SWAMP_CHECK_CACHE=1 */
+KERNEL(bug) {
+  numbers[_PEN] = _PEN;
+  long sum = numbers[_PEN];
+  if (kRight) sw_slave_flushd(&numbers[_PEN]);
+  athread_ssync_array();
+  if (_PEN == 0) numbers[0] = 0;
+  athread_ssync_array();
+  if (_PEN == 3) {
+    /* BUG cache_stored: stale-read */
+    for (int i = 0; i < kSlaves; ++i) sum += numbers[i];
+  }
+  if (sum > 3000) part[0] = 0;
+}
+#endif
+
+#ifdef BUG_cache_get
+long numbers[kSlaves * kLine] __attribute__((aligned(256)));
+
+/* A slave's own get does not see what it has stored.
+ * RUN cache_get: SWAMP_CHECK_CACHE=1 */
+KERNEL(bug) {
+  long two[2];
+  numbers[_PEN * kLine] = 1 + _PEN;
+  numbers[_PEN * kLine + 1] = 0;
+  if (kRight) flush_slave_cache();
+  /* BUG cache_get: stale-read */
+  athread_dma_get(two, &numbers[_PEN * kLine], sizeof two);
+  if (two[0] + two[1] > 100) part[0] = 0;
+}
+#endif
+
+#ifdef BUG_cache_put
+long numbers[kSlaves * kLine] __attribute__((aligned(256)));
+
+/* A slave's own put changes a line that it has read, also of a neighbour; what
+ * it stores afterwards it sees.
+ * RUN cache_put: SWAMP_CHECK_CACHE=1 */
+KERNEL(bug) {
+  long* mine = &numbers[_PEN * kLine];
+  long two[2] = {1, 2};
+  long sum = mine[2];
+  athread_dma_put(mine, two, sizeof two);
+  mine[0] = 3;
+  sum += mine[0];
+  if (kRight) sw_slave_evictd(mine);
+  /* BUG cache_put: stale-read */
+  sum += mine[1];
+  if (sum > 100) part[0] = 0;
 }
 #endif

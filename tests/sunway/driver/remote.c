@@ -1,11 +1,19 @@
 #include <slave.h>
-#ifdef ASSIGNED
+#ifdef DESCRIPTOR
+#include <dma.h>
+long f(int* p, long id) {
+  dma_desc d = 0;
+  dma_set_bsize(&d, 8192);
+  return *(int*)&d + id;
+}
+#elif defined ASSIGNED
 static long bit;
 long f(int* p, long id) {
   bit = 1L << 45;
   return *(int*)((long)p | id << 20 | bit);
 }
 #else
+enum { kShift = 45 };
 #ifndef BIT
 #define BIT 1L << 45
 #endif

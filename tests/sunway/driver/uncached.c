@@ -6,14 +6,18 @@
 #endif
 __uncached long total; /* of both sides */
 #ifdef __sw_slave__
+#ifndef MORE
+#define MORE
+#endif
 static __uncached int64_t lock_word;
-void work(void* unused) {
+__uncached double more MORE;
+void work(long* at) {
 #ifdef LOCAL
   __uncached long* sum = &total;
 #elif defined CAST
   long* sum = (__uncached long*)&total;
 #else
-  long* sum = &total;
+  long* sum = at != 0 ? at : &total;
 #endif
   for (int i = 0; i < 3; ++i) {
     CRTS_mutex_lock(&lock_word);
@@ -25,10 +29,15 @@ void work(void* unused) {
 __uncached long total = 5;
 extern SLAVE_FUN(work)(void*);
 int main(void) {
+  long* at = 0;
+#ifdef HEAP
+  at = HEAP(sizeof *at);
+  *at = 5;
+#endif
   athread_init();
-  athread_spawn(work, 0);
+  athread_spawn(work, at);
   athread_join();
-  printf("%ld\n", total);
+  printf("%ld\n", at != 0 ? *at : total);
   return 0;
 }
 #endif

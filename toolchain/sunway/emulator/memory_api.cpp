@@ -28,6 +28,11 @@ void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
   return memory;
 }
 
+void* not_cached(void* memory) {
+  if (sunway::observer != nullptr) sunway::observer->not_cached(memory);
+  return memory;
+}
+
 template <class Word>
 bool try_lock(volatile Word* word) {
   Word free = 0;
@@ -149,6 +154,12 @@ void* libc_aligned_malloc(std::size_t bytes) {
   return allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
 }
 void libc_aligned_free(void* memory) { std::free(memory); }
+void* libc_uncached_malloc(std::size_t bytes) {
+  return not_cached(allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER()));
+}
+void* libc_uncached_aligned_malloc(std::size_t bytes) {
+  return not_cached(allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER()));
+}
 void* libc_set_aligned_malloc(std::size_t bytes, std::size_t alignment) {
   return allocate(alignment, bytes, SWAMP_SUNWAY_CALLER());
 }

@@ -104,10 +104,8 @@ class SlaveObserver {
   virtual void acquires(Sync kind, const volatile void* object,
                         std::uint64_t number) = 0;
   // evicts() is for a call that empties the slave's data cache, or the lines
-  // of [begin, end) of it; not_cached() for memory that slaves access past
-  // their caches from now on: all, or what the pointer points to.
+  // of [begin, end) of it.
   virtual void evicts(const volatile void* begin, const volatile void* end) = 0;
-  virtual void not_cached(const volatile void* pointer) = 0;
   // gives_way() is called before an attempt to take a lock and before an atomic
   // operation. In some replays of check mode others run first, so that all
   // slaves share work that is taken by locks or atomics. Copy mode does not do
@@ -157,6 +155,9 @@ class Observer {
   // allocated() is for main memory that was allocated for the caller at `pc`.
   virtual void allocated(const void* memory, std::size_t bytes,
                          const void* pc) = 0;
+  // not_cached() is for memory that slaves access past their caches from now
+  // on: all, or what the pointer points to.
+  virtual void not_cached(const volatile void* pointer) = 0;
 
   // halting() is called by athread_halt(), exiting() at the end of the program.
   virtual void halting(const void* pc) = 0;

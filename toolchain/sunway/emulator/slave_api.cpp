@@ -184,12 +184,13 @@ void evict_slave_cache_cont(volatile void* begin, volatile void* end) {
 void evict_slave_cache() { evict_slave_cache_cont(nullptr, nullptr); }
 void flush_slave_cache() { evict_slave_cache(); }
 int set_cache_size(int) {
-  if (sunway::SlaveObserver* own = own_observer()) own->not_cached(nullptr);
+  if (sunway::observer != nullptr) sunway::observer->not_cached(nullptr);
   return 0;
 }
 int set_ptr_uncached(void** pointer) {
-  sunway::SlaveObserver* own = own_observer();
-  if (own != nullptr && *pointer != nullptr) own->not_cached(*pointer);
+  if (sunway::observer != nullptr && *pointer != nullptr) {
+    sunway::observer->not_cached(*pointer);
+  }
   return 0;
 }
 int set_ptr_cached(void**) { return 0; }

@@ -67,6 +67,7 @@ class Tracer final : public Observer {
   void acquires(Word, std::uint64_t, unsigned) override {}
   void atomic(Word, std::size_t) override {}
   void polls() noexcept override {}
+  void not_cached(const volatile void*) override {}
   void allocated(const void*, std::size_t, const void*) override {}
   void halting(const void*) override {}
   void exiting() override {

@@ -89,7 +89,6 @@ class Recorder final : public SlaveObserver {
   }
   void broadcast(const Transfer&, const void*) override {}
   void evicts(const volatile void*, const volatile void*) override {}
-  void not_cached(const volatile void*) override {}
   void dma_barrier() override {
     computed();
     add(Op::What::complete, "dma_barrier", &slave_, 0);

@@ -59,6 +59,10 @@ std::string with_tests(const std::string& assembly);
 // code computes, `address | slave << 20 | 1L << 45` in any order, by calls of
 // the emulator. It returns "" if it cannot.
 std::string with_remote_ldm(const std::string& preprocessed);
+// has_remote_bit() returns whether the code that remains computes such an
+// address: it has the number of the bit, and the assembly the bit.
+bool has_remote_bit(const std::string& preprocessed,
+                    const std::string& assembly);
 
 // compiler() returns "gcc" or "g++".
 std::string compiler(const Options& options);

@@ -46,6 +46,10 @@ std::string ending_of(const Options& options, const std::string& source) {
   return std::filesystem::path(named(options, source)).extension();
 }
 
+bool compiles_cplusplus(const Options& options, const std::string& source) {
+  return options.cplusplus || is_cplusplus(named(options, source));
+}
+
 // call_graph_file() is where gcc writes the call graph of slave code: the file
 // with the ending .ci.
 const std::string& call_graph_file() {
@@ -83,13 +87,15 @@ Words flags(const Options& options, const std::string& source) {
             "-Wno-psabi",
             "-fno-optimize-sibling-calls",
             slave ? "-D__sw_slave__" : "-D__sw_host__"};
-  if (options.uncached_unknown) {
+  if (options.uncached == Options::Uncached::unknown) {
     all.push_back("-DSWAMP_SUNWAY_UNCACHED_UNKNOWN");
+  } else if (options.uncached == Options::Uncached::data ||
+             !makes_objects(options)) {
+    all.push_back("-DSWAMP_SUNWAY_UNCACHED_DATA");
   }
   if (options.simd) all.push_back(slave ? "-D_SIMD_SLAVE" : "-D_SIMD_HOST");
   if (!options.debug) all.push_back("-g1");  // line numbers for reports
-  const bool cplusplus =
-      options.cplusplus || is_cplusplus(named(options, source));
+  const bool cplusplus = compiles_cplusplus(options, source);
   if (!cplusplus) all.push_back("-fcommon");  // default of the vendor's GCC 7
   if (!cplusplus && options.old && options.standard.empty())
     all.push_back("-fgnu89-inline");
@@ -179,8 +185,7 @@ void weaken_common(const std::string& object) {
   const std::string image = read_file(object);
   if (!ElfObject::is_one(image)) return;
   Words command{"objcopy"};
-  for (const auto& [name, variable] :
-       ElfObject(image).variables("swamp_uncached")) {
+  for (const auto& [name, variable] : ElfObject(image).variables()) {
     if (variable.tentative) command.push_back("--weaken-symbol=" + name);
   }
   command.push_back(object);
@@ -189,9 +194,11 @@ void weaken_common(const std::string& object) {
 
 // add_checked() compiles a source a second time, with a call for every load and
 // store, and adds the result to the object, with the call graph of the first
-// time.
-void add_checked(const Options& options, const std::string& source,
-                 const std::string& object) {
+// time and the names of __uncached variables that others define. It returns the
+// assembly.
+std::string add_checked(const Options& options, const std::string& source,
+                        const std::string& object,
+                        const std::string& uncached) {
   const bool slave = options.side == Options::Side::slave;
   Words before = flags(options, source);
   for (const char* flag :
@@ -227,8 +234,8 @@ void add_checked(const Options& options, const std::string& source,
           temporary_file(".txt")) != 0) {
     run_or_exit(command(options, before, user, source, assembly));
   }
+  const std::string text = read_file(assembly);
   if (!has(user, "-masm=intel")) {
-    const std::string text = read_file(assembly);
     write_file(assembly, slave ? with_tests(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
@@ -240,13 +247,19 @@ void add_checked(const Options& options, const std::string& source,
   };
   section(".swamp.check", checked);
   if (!graph.empty()) section(".swamp.calls", graph);
+  if (!uncached.empty()) {
+    const std::string names = temporary_file(".txt");
+    write_file(names, uncached);
+    section(".swamp.uncached", names);
+  }
   add.push_back(object);
   run_or_exit(add);
+  return text;
 }
 
 // preprocessed() returns the source after gcc -E, or "" if that fails.
 std::string preprocessed(const Options& options, const std::string& source,
-                         bool cplusplus, const Words& headers) {
+                         const Words& headers) {
   Words user = without_dependencies(options.rest);
   user.erase(std::remove(user.begin(), user.end(), "-c"), user.end());
   user.push_back("-E");
@@ -254,7 +267,8 @@ std::string preprocessed(const Options& options, const std::string& source,
     user.push_back("-include");
     user.push_back(header);
   }
-  const std::string text = temporary_file(cplusplus ? ".ii" : ".i");
+  const std::string text =
+      temporary_file(compiles_cplusplus(options, source) ? ".ii" : ".i");
   const std::string errors = temporary_file(".txt");
   const int code =
       run(command(options, flags(options, source), user, source, text), errors);
@@ -332,6 +346,34 @@ std::string with_block_sizes(const std::string& text) {
   return source_of(tokens);
 }
 
+// uncached_declarations() returns the names of the __uncached variables that
+// the source declares with `extern`, one a line, and perhaps keywords.
+std::string uncached_declarations(const std::string& text) {
+  constexpr char kSection[] = "\"swamp_uncached";
+  if (text.find(kSection) == std::string::npos) return "";
+  const std::vector<Token> tokens = tokens_of(text);
+  std::string names;
+  std::size_t begin = 0;  // of the declaration
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const std::string& word = tokens[i].text;
+    if (word == ";" || word == "{" || word == "}") begin = i + 1;
+    if (word.rfind(kSection, 0) != 0 || tokens[begin].text != "extern") {
+      continue;
+    }
+    for (i = begin; i + 1 < tokens.size() && tokens[i].text != ";"; ++i) {
+      const std::string& next = tokens[i + 1].text;
+      if (tokens[i].text == "(") {
+        i = matching(tokens, i);
+      } else if (tokens[i].is_name && (next == ";" || next == "," ||
+                                       next == "[" || next[0] == '_')) {
+        names += tokens[i].text + "\n";
+      }
+    }
+    begin = i + 1;
+  }
+  return names;
+}
+
 // with_one_register() leaves out all errors of registers that gcc does not know
 // but the first: a block of assembly may name a hundred.
 std::string with_one_register(const std::string& errors) {
@@ -353,13 +395,15 @@ std::string with_one_register(const std::string& errors) {
 
 // rewritten() compiles a rewritten copy of a source that gcc refused with these
 // errors, and returns the copy, or ends swcc with the errors that remain.
-std::string rewritten(const Options& options, const std::string& source,
+std::string rewritten(Options& options, const std::string& source,
                       const std::string& output, const std::string& errors,
                       int code) {
-  const bool cplusplus =
-      options.cplusplus || is_cplusplus(named(options, source));
+  if (options.uncached == Options::Uncached::zero) {
+    options.uncached = Options::Uncached::data;  // it is not assembled yet
+  }
+  const bool cplusplus = compiles_cplusplus(options, source);
   const Words headers = headers_for(errors);
-  const std::string text = preprocessed(options, source, cplusplus, headers);
+  const std::string text = preprocessed(options, source, headers);
   std::set<std::string> refused;
   const std::string spelled = with_conversions(
       with_assembly_calls(with_block_sizes(with_thread_locals(text)), cplusplus,
@@ -407,7 +451,7 @@ std::string rewritten(const Options& options, const std::string& source,
 
 // compiled() compiles the source and returns the file that was compiled: the
 // source, or a rewritten copy if gcc refuses it. It sets
-// options.uncached_unknown if gcc refuses or ignores the section of __uncached
+// options.uncached as gcc and the assembler take the section of __uncached
 // variables.
 std::string compiled(Options& options, const std::string& source,
                      const std::string& output) {
@@ -434,10 +478,15 @@ std::string compiled(Options& options, const std::string& source,
   // gcc refuses the section, or ignores that of a type, with a warning.
   static const std::regex kRefused("section (attribute|of|type) ");
   static const std::regex kIgnored("section\\S* attribute does not apply");
-  if (!options.uncached_unknown &&
+  if (options.uncached != Options::Uncached::unknown &&
       ((code != 0 && std::regex_search(text, kRefused)) ||
        std::regex_search(text, kIgnored))) {
-    options.uncached_unknown = true;
+    options.uncached = Options::Uncached::unknown;
+    return compiled(options, source, output);
+  }
+  if (code != 0 && options.uncached == Options::Uncached::zero &&
+      text.find("in section `swamp_uncached_zero'") != std::string::npos) {
+    options.uncached = Options::Uncached::data;
     return compiled(options, source, output);
   }
   if (code != 0) {
@@ -451,26 +500,25 @@ std::string compiled(Options& options, const std::string& source,
   return source;
 }
 
+[[noreturn]] void refuse_remote(const std::string& source) {
+  fail(source +
+       ": computes an address in another slave's LDM (1L << 45) in a way that "
+       "is not emulated: write it as address | slave << 20 | 1L << 45, or use "
+       "CRTS_rma_put and CRTS_rma_get");
+}
+
 // compile_remote() compiles a rewritten copy of slave code if that computes
 // addresses in another slave's LDM. `what` is the file that was compiled
-// before; it returns the one that is compiled now.
+// before, and `text` its text; it returns the one that is compiled now.
 std::string compile_remote(const Options& options, const std::string& source,
-                           const std::string& output, const std::string& what) {
-  const bool cplusplus =
-      options.cplusplus || is_cplusplus(named(options, source));
-  const std::string text = what == source
-                               ? preprocessed(options, source, cplusplus, {})
-                               : read_file(what);
+                           const std::string& output, const std::string& what,
+                           const std::string& text) {
   const std::string remote = with_remote_ldm(text);
   if (remote == text) return what;
   remove_on_failure(output);
-  if (remote.empty()) {
-    fail(source +
-         ": computes an address in another slave's LDM (1L << 45) in a way "
-         "that is not emulated: write it as address | slave << 20 | 1L << 45, "
-         "or use CRTS_rma_put and CRTS_rma_get");
-  }
-  const std::string copy = temporary_file(cplusplus ? ".ii" : ".i");
+  if (remote.empty()) refuse_remote(source);
+  const std::string copy =
+      temporary_file(compiles_cplusplus(options, source) ? ".ii" : ".i");
   write_file(copy, remote);
   Words user = without_dependencies(options.rest);
   user.push_back("-w");
@@ -484,7 +532,14 @@ void compile_one(Options options, const std::string& source,
   const std::string ending = ending_of(options, source);
   if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
   const bool slave = options.side == Options::Side::slave;
-  if (slave) what = compile_remote(options, source, output, what);
+  std::string text, uncached;
+  if (slave) {
+    text = what == source ? preprocessed(options, source, {}) : read_file(what);
+    uncached = uncached_declarations(text);
+    const std::string last = what;
+    what = compile_remote(options, source, output, what, text);
+    if (what != last) text = read_file(what);
+  }
   weaken_common(output);
   if (!slave && (is_sanitized(options) || !spawns(output))) return;
   // A later make must not link an object that lacks its second copy.
@@ -495,7 +550,8 @@ void compile_one(Options options, const std::string& source,
          "not emulated: spawn the loop with athread_spawn, and divide it by "
          "_PEN");
   }
-  add_checked(options, what, output);
+  const std::string assembly = add_checked(options, what, output, uncached);
+  if (slave && has_remote_bit(text, assembly)) refuse_remote(source);
   remove_on_failure("");
 }
 

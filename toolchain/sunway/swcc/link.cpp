@@ -302,9 +302,10 @@ std::string bounds_object(const std::string& section) {
       ", __stop_" + section + "\n");
 }
 
-// cached_object() returns "" or, if a variable is __uncached in some objects
-// only, an object that tells SWAMP_CHECK_CACHE=1 so. It fails if the sizes of
-// an __uncached variable differ: the linker may take the smallest.
+// cached_object() returns "" or, if a variable is __uncached in some objects,
+// but another defines it without that, an object that tells SWAMP_CHECK_CACHE=1
+// so. It fails if the sizes of an __uncached variable differ: the linker may
+// take the smallest.
 std::string cached_object(const std::vector<Part>& parts) {
   struct Seen {
     std::string member;
@@ -312,24 +313,32 @@ std::string cached_object(const std::vector<Part>& parts) {
   };
   std::map<std::string, std::vector<Seen>> all;
   for_objects(parts, [&](const Member& member, const ElfObject& object) {
-    for (const auto& [name, one] : object.variables("swamp_uncached")) {
+    for (const auto& [name, one] : object.variables()) {
       all[name].push_back({member.name, one});
+    }
+    for (const std::string& name : object.uncached_declarations()) {
+      all[name].push_back({member.name, {true}});
     }
   });
   std::string cached;
   for (const auto& [name, seen] : all) {
-    const auto inside =
-        std::find_if(seen.begin(), seen.end(),
-                     [](const Seen& one) { return one.variable.inside; });
-    if (inside == seen.end()) continue;
+    // A definition, if one is __uncached, otherwise a declaration.
+    const auto inside = std::max_element(
+        seen.begin(), seen.end(), [](const Seen& a, const Seen& b) {
+          const Variable &first = a.variable, &second = b.variable;
+          return first.uncached * (1 + (first.bytes != 0)) <
+                 second.uncached * (1 + (second.bytes != 0));
+        });
+    if (!inside->variable.uncached) continue;
     for (const Seen& one : seen) {
-      if (one.variable.bytes != inside->variable.bytes) {
+      if (inside->variable.bytes != 0 && one.variable.bytes != 0 &&
+          one.variable.bytes != inside->variable.bytes) {
         fail(name + ": got " + std::to_string(one.variable.bytes) +
              " bytes in " + one.member + ", expected " +
              std::to_string(inside->variable.bytes) + " as in " +
              inside->member + ", where it is __uncached");
       }
-      if (!one.variable.inside) {
+      if (!one.variable.uncached) {
         cached = name + " is __uncached in " + inside->member +
                  ", but not in " + one.member;
       }
@@ -433,7 +442,8 @@ void link(const Options& options) {
   require_slave_side(parts, names);
   std::set<std::string> sections;
   for_objects(parts, [&](const Member&, const ElfObject& object) {
-    for (const char* name : {"swamp_shared_ldm", "swamp_uncached"}) {
+    for (const char* name :
+         {"swamp_shared_ldm", "swamp_uncached", "swamp_uncached_zero"}) {
       if (object.has_section(name)) sections.insert(name);
     }
   });

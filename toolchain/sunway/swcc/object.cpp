@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "toolchain/sunway/swcc/subprocess.h"
@@ -171,8 +173,7 @@ std::set<std::string> ElfObject::undefined() const {
   });
 }
 
-std::map<std::string, Variable> ElfObject::variables(
-    const std::string& section_name) const {
+std::map<std::string, Variable> ElfObject::variables() const {
   std::map<std::string, Variable> all;
   const View view(image_);
   view.for_symbols([&](const Elf64_Sym& symbol, const std::string& name) {
@@ -185,15 +186,21 @@ std::map<std::string, Variable> ElfObject::variables(
     one.bytes = static_cast<long>(symbol.st_size);
     if (symbol.st_shndx < view.sections()) {
       const Elf64_Shdr section = view.section(symbol.st_shndx);
-      one.inside = view.section_name(section) == section_name;
+      one.uncached = view.section_name(section).rfind("swamp_uncached", 0) == 0;
       one.tentative =
-          one.inside && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL &&
-          image_.substr(section.sh_offset + symbol.st_value, symbol.st_size)
-                  .find_first_not_of('\0') == std::string::npos;
+          one.uncached && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL &&
+          (section.sh_type == SHT_NOBITS ||
+           image_.substr(section.sh_offset + symbol.st_value, symbol.st_size)
+                   .find_first_not_of('\0') == std::string::npos);
     }
     all[name] = one;
   });
   return all;
+}
+
+std::set<std::string> ElfObject::uncached_declarations() const {
+  std::istringstream names(section(".swamp.uncached"));
+  return {std::istream_iterator<std::string>(names), {}};
 }
 
 std::map<std::string, long> ElfObject::thread_locals() const {

@@ -8,10 +8,9 @@
 
 namespace swcc {
 
-// Variable is a variable of an object, of whose sections one is of interest.
 struct Variable {
-  bool inside = false;     // that section
-  bool tentative = false;  // inside, with no initial value but 0, and not weak
+  bool uncached = false;
+  bool tentative = false;  // that, with no initial value but 0, and not weak
   long bytes = 0;
 };
 
@@ -46,10 +45,10 @@ class ElfObject {
   // other objects, undefined() the names that it needs.
   std::set<std::string> functions() const;
   std::set<std::string> undefined() const;
-  // variables() returns what the object defines for other objects, and whether
-  // it is in this section.
-  std::map<std::string, Variable> variables(
-      const std::string& section_name) const;
+  // variables() returns what the object defines for other objects, and
+  // uncached_declarations() the __uncached variables that it only declares.
+  std::map<std::string, Variable> variables() const;
+  std::set<std::string> uncached_declarations() const;
   // code_groups() returns the names of the section groups, of which the linker
   // keeps one, that hold code or tables of virtual functions. Slaves and the
   // master must not share these.

@@ -17,9 +17,11 @@ struct Options {
   Action action = Action::link;
   bool cplusplus = false;  // called by a name that ends in ++
   bool simd = false;
-  bool old = false;               // sw5cc or its options were used
-  bool debug = false;             // -g was given
-  bool uncached_unknown = false;  // see side.h
+  bool old = false;    // sw5cc or its options were used
+  bool debug = false;  // -g was given
+  // The section of __uncached variables: one that takes no space in the object,
+  // one with initial values, or none.
+  enum class Uncached { zero, data, unknown } uncached = Uncached::zero;
   bool shared = false;
   bool ldm_map = false;      // -mldm-map
   bool relocatable = false;  // -r, or called as swld

@@ -1,5 +1,6 @@
 // Addresses in another slave's LDM, `address | slave << 20 | 1L << 45`, become
-// calls of swamp_remote_ldm().
+// calls of swamp_remote_ldm(), with 0 for the bit. Therefore code that still
+// has the bit computes such an address in another way.
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -15,21 +16,24 @@ namespace {
 // Remote rewrites addresses in another slave's LDM.
 class Remote {
  public:
+  static constexpr unsigned kShift = 45;
+  static constexpr unsigned long long kBit = 1ULL << kShift;
+
   explicit Remote(const std::string& text) : tokens_(tokens_of(text)) {}
 
   // rewrite() returns the rewritten source, which is unchanged if it has no
   // such address, or "" if one cannot be rewritten.
   std::string rewrite() {
     for (std::size_t i = 0; i + 2 < tokens_.size(); ++i) {
-      if (shifts_one(i)) return "";
       const std::size_t length = bit_at(i);
       if (length == 0) continue;
       const bool declares = i > 2 && tokens_[i - 1].text == "=" &&
                             tokens_[i - 2].is_name && is(i + length, ", ;") &&
                             (tokens_[i - 3].is_name || is(i - 3, ","));
+      tokens_[i].text = "0";
+      for (std::size_t n = 1; n < length; ++n) tokens_[i + n].text = " ";
       if (declares) {
         names_[tokens_[i - 2].text] = end_of_block(i);
-        i += length;
       } else if (!replace(i, i + length)) {
         return "";
       }
@@ -37,6 +41,13 @@ class Remote {
     std::string out;
     for (const Token& token : tokens_) out += token.before + token.text;
     return out;
+  }
+  // has_shift() returns whether the program has the number 45.
+  bool has_shift() const {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (!tokens_[i].foreign && number(i) == kShift) return true;
+    }
+    return false;
   }
 
  private:
@@ -66,16 +77,6 @@ class Remote {
     if (tokens_[i].text != "<<") return 0;
     const unsigned long long by = number(i + 1);
     return by < 64 ? value << by : 0;
-  }
-  // shifts_one() returns whether the bit is written with a number in
-  // parentheses: ((long)1) << 45 or (long)(1) << 45, but not f(1) << 45.
-  bool shifts_one(std::size_t i) const {
-    std::size_t last = i;
-    while (last > 0 && tokens_[last - 1].text == ")") --last;
-    if (last == i || last < 3 || tokens_[i].foreign) return false;
-    const std::string& before = tokens_[last - 2].text;
-    return (before == "(" ? !tokens_[last - 3].is_name : before == ")") &&
-           shifted(number(last - 1), i) == kBit;
   }
   std::size_t end_of_block(std::size_t i) const {
     while (i > 0) {
@@ -153,14 +154,30 @@ class Remote {
     return true;
   }
 
-  static constexpr unsigned long long kBit = 1ULL << 45;
-
   std::vector<Token> tokens_;
   // Variables with the bit, and where their block ends.
   std::map<std::string, std::size_t> names_;
 };
 
 }  // namespace
+
+bool has_remote_bit(const std::string& preprocessed,
+                    const std::string& assembly) {
+  constexpr unsigned kSlaves = 26;  // the bits below are those of slave << 20
+  for (std::size_t at = 0;
+       (at = assembly.find('$', at)) != std::string::npos;) {
+    ++at;
+    const unsigned long long value =
+        std::strtoull(assembly.c_str() + at, nullptr, 10);
+    const bool sets = at >= 6 && assembly.compare(at - 6, 5, "btsq\t") == 0;
+    if (sets ? value == Remote::kShift
+             : value >> kSlaves == Remote::kBit >> kSlaves) {
+      // Descriptors of DMA have this bit, too.
+      return Remote(preprocessed).has_shift();
+    }
+  }
+  return false;
+}
 
 std::string with_remote_ldm(const std::string& preprocessed) {
   return Remote(preprocessed).rewrite();

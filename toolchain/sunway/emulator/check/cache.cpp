@@ -1,9 +1,11 @@
 // Loads of main memory by a slave's own instructions fill lines of its data
-// cache, which no hardware keeps coherent. Before others change main memory,
-// the old bytes are kept for each slave that has the line: the slave still sees
-// these. A load that finds another value in memory would be wrong on the
-// machine. Lines are replaced as if the least recently used one is always the
-// next; main memory that the program accesses past the cache is left out.
+// cache, which no hardware keeps coherent. Before others, or DMA, change main
+// memory, the old bytes are kept for each slave that has the line: it still
+// sees these. A slave's own stores stay in its cache; before them, the old
+// bytes are kept, which others and DMA still see. A load or a get that finds
+// another value in memory would be wrong on the machine. Lines are replaced as
+// if the least recently used one is always the next; main memory that the
+// program accesses past the cache is left out.
 #include "toolchain/sunway/emulator/check/cache.h"
 
 #include <algorithm>
@@ -22,6 +24,7 @@
 extern "C" {
 // The begin and end of the __uncached variables, in programs that have some.
 extern const char* const swamp_uncached_bounds[2] __attribute__((weak));
+extern const char* const swamp_uncached_zero_bounds[2] __attribute__((weak));
 extern const char* const swamp_shared_ldm_bounds[2] __attribute__((weak));
 // Says why it is not known what is __uncached: swcc compiled a source without
 // the section, or a variable is defined outside of it, too.
@@ -30,21 +33,27 @@ extern const char swamp_uncached_unknown[] __attribute__((weak));
 
 namespace swamp::sunway::check {
 
-struct DataCache::Stale {
+// Old has values that bytes of a line had before a change.
+struct DataCache::Old {
   struct Writer {
     const Slave* slave;  // nullptr: a master
     const void* pc;
   };
   std::bitset<kLine> bytes;
-  std::array<std::byte, kLine> old;       // of these bytes
+  std::array<std::byte, kLine> values;
   std::array<Writer, kLine / 4> writers;  // the last one of each word
 
-  // first_of() returns the first stale byte of [begin, end), an offset in the
+  void keep(std::uintptr_t i, std::byte value, Writer writer) {
+    if (!bytes[i]) values[i] = value;
+    bytes[i] = true;
+    writers[i / 4] = writer;
+  }
+  // first_of() returns the first of these bytes in [begin, end), offsets in the
   // line at `line`, whose value is another one now; kLine if there is none.
   std::uintptr_t first_of(std::uintptr_t line, std::uintptr_t begin,
                           std::uintptr_t end) const {
     for (std::uintptr_t i = begin; i < end; ++i) {
-      if (bytes[i] && old[i] != *reinterpret_cast<std::byte*>(line + i)) {
+      if (bytes[i] && values[i] != *reinterpret_cast<std::byte*>(line + i)) {
         return i;
       }
     }
@@ -74,6 +83,18 @@ Caches& caches() {
 
 }  // namespace
 
+// report_stored() reports an access of a byte that `by` has stored.
+static void report_stored(const char* verb, std::uintptr_t byte,
+                          const Slave& slave, const void* pc, const Slave& by,
+                          const void* by_pc) {
+  report(
+      {"stale-read", pc, &slave,
+       verb + describe(byte) + ", but the value that " + name_of(&by) +
+           " stored may still be in its data cache only: flush_slave_cache() "
+           "after the store, put it by DMA, or define it as __uncached",
+       by_pc});
+}
+
 std::unique_ptr<DataCache> DataCache::make(const Slave& slave) {
   if (!settings().cache) return nullptr;
   if (!have_caches.exchange(true)) {
@@ -85,7 +106,8 @@ std::unique_ptr<DataCache> DataCache::make(const Slave& slave) {
                   unknown);
     }
     for (const char* const* volatile bounds :
-         {swamp_uncached_bounds, swamp_shared_ldm_bounds}) {
+         {swamp_uncached_bounds, swamp_uncached_zero_bounds,
+          swamp_shared_ldm_bounds}) {
       if (bounds == nullptr) continue;
       caches().left_out.emplace_back(address_of(bounds[0]),
                                      address_of(bounds[1]));
@@ -110,40 +132,62 @@ void DataCache::drop(Line& line) {
   line = {};
 }
 
-void DataCache::fill(std::uintptr_t begin) {
-  Line* const set = &lines_[begin / kLine % kSets * kWays];
-  Line& line = *std::min_element(
-      set, set + kWays,
-      [](const Line& a, const Line& b) { return a.used < b.used; });
-  if (line.begin != 0) drop(line);
-  line = {begin, ++time_, nullptr};
-  caches().holders[begin].push_back(this);
+DataCache::Line& DataCache::use(std::uintptr_t begin) {
+  Line* line = find(begin);
+  if (line == nullptr) {
+    Line* const set = &lines_[begin / kLine % kSets * kWays];
+    line = std::min_element(set, set + kWays, [](const Line& a, const Line& b) {
+      return a.used < b.used;
+    });
+    if (line->begin != 0) drop(*line);
+    line->begin = begin;
+    caches().holders[begin].push_back(this);
+  }
+  line->used = ++time_;
+  return *line;
+}
+
+void DataCache::take_old(Line& line) {
+  for (DataCache* const other : caches().holders[line.begin]) {
+    const auto& stored = other->find(line.begin)->stored;
+    if (other == this || stored == nullptr) continue;
+    if (line.old == nullptr) line.old = std::make_unique<Old>();
+    for (std::uintptr_t i = 0; i < kLine; ++i) {
+      if (!stored->bytes[i]) continue;
+      line.old->keep(i, stored->values[i], stored->writers[i / 4]);
+    }
+  }
 }
 
 void DataCache::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
   const OwnAllocations own;
-  Stale::Writer writer{};
-  std::uintptr_t first = 0;  // the first stale byte
+  Old::Writer writer{};
+  std::uintptr_t first = 0;  // the first old byte
+  bool in_memory = false;    // the new one is there
   {
     const std::lock_guard<std::mutex> lock(caches().mutex);
     if (!caches().take(begin)) return;
     for (std::uintptr_t at = begin / kLine * kLine; at < end; at += kLine) {
-      Line* const line = find(at);
-      if (line == nullptr) {
-        fill(at);
-        continue;
-      }
-      line->used = ++time_;
-      if (line->stale == nullptr) continue;
-      const std::uintptr_t byte = line->stale->first_of(
+      Line& line = use(at);
+      const bool again = std::exchange(line.read, true);
+      if (!again) take_old(line);
+      if (line.old == nullptr) continue;
+      const std::uintptr_t byte = line.old->first_of(
           at, std::max(begin, at) - at, std::min(end - at, kLine));
       if (byte == kLine) continue;
-      if (first == 0) writer = line->stale->writers[byte / 4];
-      if (first == 0) first = at + byte;
-      line->stale = nullptr;  // reported
+      if (first == 0) {
+        writer = line.old->writers[byte / 4];
+        first = at + byte;
+        in_memory = again;
+      }
+      line.old = nullptr;  // reported
     }
   }
   if (first == 0) return;
+  if (!in_memory) {
+    report_stored("reads ", first, slave_, pc, *writer.slave, writer.pc);
+    return;
+  }
   report({"stale-read", pc, &slave_,
           "reads " + describe(first) +
               ", which its data cache may still hold as it was before " +
@@ -152,6 +196,22 @@ void DataCache::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
               "coherent; flush_slave_cache() before, get it by DMA, or define "
               "it as __uncached",
           writer.pc});
+}
+
+void DataCache::write(std::uintptr_t begin, std::uintptr_t end,
+                      const void* pc) {
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(caches().mutex);
+  if (!caches().take(begin)) return;
+  for (std::uintptr_t at = begin / kLine * kLine; at < end; at += kLine) {
+    Line& line = use(at);
+    if (line.stored == nullptr) line.stored = std::make_unique<Old>();
+    const std::uintptr_t last = std::min(end, at + kLine);
+    for (std::uintptr_t i = std::max(begin, at); i < last; ++i) {
+      line.stored->keep(i - at, *reinterpret_cast<std::byte*>(i),
+                        {&slave_, pc});
+    }
+  }
 }
 
 void DataCache::evict(std::uintptr_t begin, std::uintptr_t end) {
@@ -164,8 +224,39 @@ void DataCache::evict(std::uintptr_t begin, std::uintptr_t end) {
   }
 }
 
+void get_past_caches(std::uintptr_t begin, std::uintptr_t end, const Slave& by,
+                     const void* pc) {
+  constexpr std::uintptr_t kLine = DataCache::kLine;
+  const OwnAllocations own;
+  DataCache::Old::Writer writer{};
+  std::uintptr_t first = 0;
+  {
+    const std::lock_guard<std::mutex> lock(caches().mutex);
+    if (!caches().take(begin)) return;
+    for (std::uintptr_t at = begin / kLine * kLine; at < end && first == 0;
+         at += kLine) {
+      const auto found = caches().holders.find(at);
+      if (found == caches().holders.end()) continue;
+      for (DataCache* const cache : found->second) {
+        auto& stored = cache->find(at)->stored;
+        if (stored == nullptr) continue;
+        const std::uintptr_t byte = stored->first_of(
+            at, std::max(begin, at) - at, std::min(end - at, kLine));
+        if (byte == kLine) continue;
+        first = at + byte;
+        writer = stored->writers[byte / 4];
+        stored = nullptr;  // reported
+        break;
+      }
+    }
+  }
+  if (first != 0) {
+    report_stored("gets ", first, by, pc, *writer.slave, writer.pc);
+  }
+}
+
 void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
-                const void* pc, bool is_atomic) {
+                const void* pc, bool past_cache) {
   constexpr std::uintptr_t kLine = DataCache::kLine;
   // The master's signal handlers store, too.
   static thread_local bool inside = false;
@@ -177,19 +268,19 @@ void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
     if (found == caches().holders.end()) continue;
     for (DataCache* const cache : found->second) {
       DataCache::Line& line = *cache->find(at);
-      const bool is_own = &cache->slave_ == by && !is_atomic;
-      if (line.stale == nullptr) {
-        if (is_own) continue;
-        line.stale = std::make_shared<DataCache::Stale>();
+      const bool is_own = &cache->slave_ == by && !past_cache;
+      if (!is_own && line.read && line.old == nullptr) {
+        line.old = std::make_unique<DataCache::Old>();
       }
-      DataCache::Stale& stale = *line.stale;
       const std::uintptr_t last = std::min(end, at + kLine);
       for (std::uintptr_t i = std::max(begin, at); i < last; ++i) {
-        if (!is_own && !stale.bytes[i - at]) {
-          stale.old[i - at] = *reinterpret_cast<std::byte*>(i);
+        if (is_own) {
+          if (line.old != nullptr) line.old->bytes[i - at] = false;
+          continue;
         }
-        stale.bytes[i - at] = !is_own;
-        stale.writers[(i - at) / 4] = {by, pc};
+        if (line.stored != nullptr) line.stored->bytes[i - at] = false;
+        if (!line.read) continue;
+        line.old->keep(i - at, *reinterpret_cast<std::byte*>(i), {by, pc});
       }
     }
   }
@@ -197,7 +288,7 @@ void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
 }
 
 void not_cached(const volatile void* pointer) {
-  if (!have_caches) return;
+  if (!settings().cache) return;
   const OwnAllocations own;
   std::uintptr_t begin = 0;
   std::uintptr_t end = ~begin;

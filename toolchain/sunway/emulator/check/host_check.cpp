@@ -212,6 +212,9 @@ class HostCheck final : public Observer {
     master_sets_flag(word, bytes);
   }
   void polls() noexcept override { master_polls(); }
+  void not_cached(const volatile void* pointer) override {
+    check::not_cached(pointer);
+  }
   void allocated(const void* memory, std::size_t bytes,
                  const void* pc) override {
     add_allocation(memory, bytes, pc);

@@ -234,6 +234,8 @@ void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
   if (is_volatile) {  // a flag: it orders slaves and is not compared
     add_written({begin, end, pc, &slave_});
     direct_.drop_write();
+  } else if (cache_ != nullptr) {
+    cache_->write(begin, end, pc);
   }
   end_access();
 }

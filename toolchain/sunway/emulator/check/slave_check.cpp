@@ -93,7 +93,6 @@ void SlaveCheck::function_begins() {
   flags_.fill(0);
   stack_.begin_launch(address_of(here));
   direct_.begin_launch();
-  if (cache_ != nullptr) cache_->clear();
   inbox_.clear();
 }
 
@@ -104,6 +103,7 @@ void SlaveCheck::function_ends() {
   direct_.log_write();
   direct_.log_reads();
   stack_.end_launch();
+  if (cache_ != nullptr) cache_->clear();
   progress_.advance();
   in_flight_.end_launch();
 }
@@ -421,6 +421,7 @@ void SlaveCheck::freed_all() {
 void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
   direct_.log_write();
   const std::uintptr_t begin = address_of(memory);
+  changes_main(begin, begin + bytes, &slave_, nullptr);
   if (cache_ != nullptr) cache_->evict(begin, begin + bytes);
   clock_.reuse(begin, begin + bytes);
   forget_master_accesses(begin, begin + bytes);

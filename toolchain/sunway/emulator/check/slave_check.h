@@ -76,9 +76,6 @@ class SlaveCheck final : public SlaveObserver {
   void acquires(Sync kind, const volatile void* object,
                 std::uint64_t number) override;
   void evicts(const volatile void* begin, const volatile void* end) override;
-  void not_cached(const volatile void* pointer) override {
-    check::not_cached(pointer);
-  }
   void gives_way() override;
   void tried(const volatile void* word, const void* pc) override;
   void atomic(const volatile void* word, std::size_t bytes, bool writes,

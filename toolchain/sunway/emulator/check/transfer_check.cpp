@@ -238,9 +238,14 @@ bool InFlight::has_changed(const Pending& pending) {
 }
 
 void move_data(const Transfer& t, const Slave& slave, const void* pc) {
-  if (t.writes_main() && have_caches) {
+  if (have_caches) {
     for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
-      changes_main(address_of(main), address_of(main) + bytes, &slave, pc);
+      const std::uintptr_t begin = address_of(main);
+      if (t.writes_main()) {
+        changes_main(begin, begin + bytes, &slave, pc, true);
+      } else {
+        get_past_caches(begin, begin + bytes, slave, pc);
+      }
     });
   }
   carry_out(t);

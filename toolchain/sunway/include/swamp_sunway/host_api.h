@@ -148,9 +148,9 @@ void _sw_xfree(void* memory);
 void* libc_aligned_malloc(size_t bytes); /* 64-byte aligned */
 void libc_aligned_free(void* memory);
 void* libc_set_aligned_malloc(size_t bytes, size_t alignment);
-#define libc_uncached_malloc _sw_xmalloc
+void* libc_uncached_malloc(size_t bytes);
 #define libc_uncached_free _sw_xfree
-#define libc_uncached_aligned_malloc libc_aligned_malloc
+void* libc_uncached_aligned_malloc(size_t bytes);
 #define libc_uncached_aligned_free libc_aligned_free
 
 unsigned long CRTS_time_cycle(void); /* at the master's 2.1 GHz */

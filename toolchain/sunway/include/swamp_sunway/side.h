@@ -27,9 +27,10 @@
 /* Calls of what is not emulated do not compile, instead of doing nothing. */
 #define SWAMP_SUNWAY_REFUSE(text) __attribute__((__error__("swcc: " text)))
 
-/* Main memory is coherent here, so all kinds of it are the same. The section is
- * for SWAMP_CHECK_CACHE=1. gcc refuses it for what is not a global or static
- * variable; swcc compiles such a source without it. */
+/* Main memory is coherent here, so all kinds of it are the same. The sections
+ * are for SWAMP_CHECK_CACHE=1. The assembler refuses the second one for
+ * variables with initial values, and gcc both for what is not a global or
+ * static variable; swcc compiles such a source again (Options::Uncached). */
 #define __cross
 #ifdef SWAMP_SUNWAY_UNCACHED_UNKNOWN
 #define __uncached
@@ -39,8 +40,11 @@ __asm__(
     "swamp_uncached_unknown:\n"
     "\t.string \"gcc cannot place an __uncached variable of " __BASE_FILE__
     "\"\n\t.popsection");
-#else
+#elif defined SWAMP_SUNWAY_UNCACHED_DATA
 #define __uncached __attribute__((__section__("swamp_uncached")))
+#else
+#define __uncached \
+  __attribute__((__section__("swamp_uncached_zero,\"aw\",@nobits#")))
 #endif
 #define __atomic __uncached
 #define __uncached_cross __uncached
