@@ -11,6 +11,7 @@ logits; the operators ``torch.ops.swamp.scaled_softmax_backward`` and
 ``cross_entropy_backward`` write into their argument.
 """
 
+import math
 from typing import (Any, Callable, List, Literal, Optional, Protocol, Sequence, Tuple,
                     Union)
 
@@ -193,6 +194,36 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
         label_smoothing, [False] * 3, chunk_rows or 0)[0]
 
 
+_LN2 = math.log(2)
+_LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # times an exponent: exact
+_LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+
+
+def _exp(x: Tensor) -> Tensor:
+    """exp() of float64 numbers up to 700, by operations whose bits no CPU changes."""
+    x = x.clamp(min=-700.0)
+    exponent = (x / _LN2).round()
+    x = (x - exponent * _LN2_HIGH) - exponent * _LN2_LOW
+    series = torch.ones_like(x)
+    for i in range(14, 0, -1):
+        series = series * x / i + 1
+    return series * ((exponent.long() + 1023) << 52).view(torch.float64)
+
+
+def _log(x: Tensor) -> Tensor:
+    """log() of finite float64 numbers from 1 on, and of nan; see _exp()."""
+    exponent = (x.view(torch.int64) >> 52) - 1023
+    x = x * ((1023 - exponent) << 52).view(torch.float64)  # 1 <= x < 2
+    is_large = x > 1.4
+    x = x.where(~is_large, x / 2)
+    exponent = (exponent + is_large).double()
+    x = (x - 1) / (x + 1)
+    square, series = x * x, torch.zeros_like(x)
+    for i in range(21, 0, -2):
+        series = series * square + 1 / i
+    return exponent * _LN2_HIGH + (2 * x * series + exponent * _LN2_LOW)
+
+
 class _VocabParallelCrossEntropy(torch.autograd.Function):
     """The losses of all rows, from the logits of this rank's classes."""
 
@@ -224,12 +255,12 @@ class _VocabParallelCrossEntropy(torch.autograd.Function):
         # Differences from the largest, so that large logits lose nothing.
         mine = (lse[0].double() - largest) + lse[1].double()
         mean = mine - losses.double() if label_smoothing else None
-        sums = [mine.exp(), (x.double() - largest).where(inside, 0)]
+        sums = [_exp(mine), (x.double() - largest).where(inside, 0)]
         if mean is not None and not megatron:
             sums.append(mean)
         total = torch.stack(sums)
         dist.all_reduce(total, dist.ReduceOp.SUM, group)
-        whole = total[0].log()
+        whole = _log(total[0])
         smoothing = label_smoothing
         loss = whole - total[1]
         if mean is not None:
