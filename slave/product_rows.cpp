@@ -37,7 +37,7 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
   const hn::Repartition<std::uint16_t, DF> d16;
   constexpr std::size_t kWords = 8;
   constexpr std::size_t kLine = 16;  // words
-  constexpr bool kHasFar = kWordTerms < Format >> 1;
+  constexpr bool kHasFar = kWordTerms<Format> != 1;
   constexpr std::size_t kAhead = (kVectors == 1 && !kHasFar ? 4 : 2) * kLine,
                         kFarAhead = 8 * kLine;
   constexpr std::size_t kLanesAtOnce = kVectors * kLanes;
