@@ -347,6 +347,10 @@ class Protocol(Cases):
                 for p in model.parameters():
                     p.add_(1)
         self.assert_same([p.detach() for p in average.parameters()], expected)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            old, new = torch.ones(6, 8, dtype=dtype), torch.zeros(6, 8, dtype=dtype)
+            swamp_torch.get_ema_multi_avg_fn(0.9)([old], [new], 1)
+            self.assertEqual((old._version, new._version), (1, 0), dtype)
         # What swamp does not take is PyTorch's.
         for dtype in (torch.float64, torch.complex64, torch.int64):
             pair = [[torch.ones(3).to(dtype)], [torch.zeros(3).to(dtype)]]

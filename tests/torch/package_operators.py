@@ -220,7 +220,7 @@ def few(n):
     return 4 if n > 5 else n
 
 
-# The first call of each operator, with small tensors; PyTorch's grid_sample is computed
+# The first call of each first word, with small tensors; PyTorch's grid_sample is computed
 # in float32 from 4096 elements on.
 CALLS = list({name.split()[0]: (name.split()[0], call, [
     tuple(map(few, shape)) for shape in shapes])
