@@ -14,9 +14,11 @@
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/addcmul_cpu_dispatch.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/arange_cpu_dispatch.h>
 #include <ATen/ops/complex.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/fmax.h>
+#include <ATen/ops/index_add_cpu_dispatch.h>
 #include <ATen/ops/lerp_cpu_dispatch.h>
 #include <ATen/ops/linspace_cpu_dispatch.h>
 #include <ATen/ops/minimum.h>
@@ -100,6 +102,41 @@ struct Sum {
     if (!is_taken(a, b, alpha, &out)) return kStock(a, b, alpha, out);
     const Guard guard;
     return kStock(a, product(a, b, alpha), 1, out);
+  }
+};
+
+// Sums of alpha * source by indices; PyTorch's own of an alpha of 1 is the same
+// everywhere.
+struct IndexSum {
+  static bool is_taken(const Tensor& source, const Scalar& alpha) {
+    return !alpha.equal(1) && is_reproducible() && source.is_cpu() &&
+           source.is_floating_point() && !alpha.isComplex() &&
+           !alpha.isBoolean();
+  }
+  static Tensor value(const Tensor& a, std::int64_t dim, const Tensor& index,
+                      const Tensor& source, const Scalar& alpha) {
+    if (!is_taken(source, alpha)) {
+      return at::cpu::index_add(a, dim, index, source, alpha);
+    }
+    const Guard guard;
+    return at::cpu::index_add(a, dim, index, at::mul(source, alpha), 1);
+  }
+  static Tensor& in_place(Tensor& a, std::int64_t dim, const Tensor& index,
+                          const Tensor& source, const Scalar& alpha) {
+    if (!is_taken(source, alpha)) {
+      return at::cpu::index_add_(a, dim, index, source, alpha);
+    }
+    const Guard guard;
+    return at::cpu::index_add_(a, dim, index, at::mul(source, alpha), 1);
+  }
+  static Tensor& out(const Tensor& a, std::int64_t dim, const Tensor& index,
+                     const Tensor& source, const Scalar& alpha, Tensor& out) {
+    if (!is_taken(source, alpha)) {
+      return at::cpu::index_add_outf(a, dim, index, source, alpha, out);
+    }
+    const Guard guard;
+    return at::cpu::index_add_outf(a, dim, index, at::mul(source, alpha), 1,
+                                   out);
   }
 };
 
@@ -251,7 +288,8 @@ struct Complex {
                  a = parts.select(-1, 0), b = parts.select(-1, 1),
                  most = at::fmax(a, b), ratio = at::minimum(a, b).div(most);
     const Tensor found = most.mul(ratio.mul(ratio).add(1).sqrt());
-    return at::where(most.isinf().logical_or(most.eq(0)), most, found)
+    // Their sum is nan if the other part than a 0 is.
+    return at::where(most.eq(0), a.add(b), at::where(most.isinf(), most, found))
         .to(c10::toRealValueType(x.scalar_type()));
   }
   static Tensor sign(const Tensor& x) {
@@ -381,6 +419,20 @@ Tensor& linspace(const Scalar& start, const Scalar& end, std::int64_t steps,
                    {}, out);
 }
 
+// In float64. PyTorch's own has its checks, and the bits of whole numbers.
+Tensor& arange(const Scalar& start, const Scalar& end, const Scalar& step,
+               Tensor& out) {
+  at::cpu::arange_outf(start, end, step, out);
+  if (!is_reproducible() || !is_real(out.scalar_type()) ||
+      (start.isIntegral(true) && step.isIntegral(true))) {
+    return out;
+  }
+  const Guard guard;
+  const Tensor i = at::arange(out.numel(), out.options().dtype(at::kDouble));
+  return out.copy_(
+      i.mul(step.toDouble()).add(start.toDouble()).view(out.sizes()));
+}
+
 // The numbers from 0 to 1 are exact; PyTorch multiplies and adds at once.
 Tensor& uniform_(Tensor& x, double from, double to,
                  std::optional<at::Generator> generator) {
@@ -409,6 +461,9 @@ void register_arithmetic(torch::Library& library) {
   library.impl("sub.Tensor", &Sum::value<&at::cpu::sub>);
   library.impl("sub_.Tensor", &Sum::in_place<&at::cpu::sub_>);
   library.impl("sub.out", &Sum::out<&at::cpu::sub_outf>);
+  library.impl("index_add", &IndexSum::value);
+  library.impl("index_add_", &IndexSum::in_place);
+  library.impl("index_add.out", &IndexSum::out);
   library.impl("addcmul", &SumOfProduct::value);
   library.impl("addcmul_", &SumOfProduct::in_place);
   library.impl("addcmul.out", &SumOfProduct::out);
@@ -435,6 +490,7 @@ void register_arithmetic(torch::Library& library) {
   library.impl("sqrt_", &Root::in_place);
   library.impl("sqrt.out", &Root::out);
   library.impl("linspace.out", &linspace);
+  library.impl("arange.start_out", &arange);
   library.impl("uniform_", &uniform_);
 }
 

@@ -12,6 +12,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/amax_cpu_dispatch.h>
 #include <ATen/ops/amin_cpu_dispatch.h>
 #include <ATen/ops/bitwise_xor.h>
@@ -30,6 +31,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -38,18 +40,13 @@
 #include "master/aten/checks.h"
 #include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
+#include "master/aten/unreproducible_table.h"
 #include "swamp/aten.h"
 #include "swamp/float8.h"
 
 namespace swamp::aten {
+namespace unreproducible {
 namespace {
-
-constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4, kDouble = 8,
-                   kComplex = 16, kInteger = 32, kOther = 64;
-// swamp has no kernels of kWide; integers become floats in kNumbers.
-constexpr unsigned k16Bits = kHalf | kBfloat16, kWide = kDouble | kComplex,
-                   kFloats = kFloat | kWide, kAll = kFloats | k16Bits,
-                   kNumbers = kFloats | kInteger;
 
 constexpr unsigned bit_of(at::ScalarType type) {
   return type == at::kFloat                ? kFloat
@@ -60,157 +57,6 @@ constexpr unsigned bit_of(at::ScalarType type) {
          : c10::isIntegralType(type, true) ? kInteger
                                            : kOther;
 }
-
-enum class Depends {
-  kThreads,      // one thread has the same bits on every CPU
-  kRealThreads,  // the same, but complex numbers depend on the CPU
-  kCpu,
-  kCpuAndThreads
-};
-
-// Copies is what is computed in float32 at a time, if anything.
-enum class Copies {
-  kWhole,
-  kIfSmall,  // whole tensors; large ones stay PyTorch's, which is faster
-  kReduced,  // slices of a dimension that the second argument does not name, as
-             // it has that of a reduction; otherwise as kIfSmall
-  kImages,   // slices of the first of three dimensions
-  kLargest,  // nothing: extremum() computes the result
-  kSmallest
-};
-
-struct Row {
-  const char* name;  // also of the operators that write it in place or to `out`
-  unsigned types;    // whose bits depend on
-  Depends depends;
-  unsigned widened = 0;  // types that are computed in float32
-  Copies copies = Copies::kWhole;
-};
-
-constexpr Row widened(const char* name, unsigned types,
-                      Copies copies = Copies::kWhole) {
-  return {name, 0, Depends::kCpu, types, copies};
-}
-
-// tests/torch/package_unreproducible.py has a call of each.
-constexpr Row kRows[] = {
-    {"_index_put_impl_", kFloats, Depends::kThreads},
-    {"put_", kFloats, Depends::kThreads},
-    {"prod", kAll, Depends::kRealThreads},
-    {"erf", kAll | kInteger, Depends::kCpu},
-    {"erfc", kNumbers, Depends::kCpu},
-    {"erfinv", kNumbers, Depends::kCpu},
-    {"log2", kNumbers, Depends::kCpu},
-    {"log10", kNumbers, Depends::kCpu},
-    {"tan", kNumbers, Depends::kCpu},
-    {"atan", kNumbers, Depends::kCpu},
-    {"asin", kAll | kInteger, Depends::kCpu},
-    {"acos", kAll | kInteger, Depends::kCpu},
-    {"igamma", kFloats, Depends::kCpuAndThreads},
-    {"igammac", kFloats, Depends::kCpuAndThreads},
-    {"sinh", kNumbers, Depends::kCpuAndThreads},
-    {"cosh", kNumbers, Depends::kCpuAndThreads},
-    {"atanh", kNumbers, Depends::kCpuAndThreads},
-    {"atan2", kNumbers | kHalf, Depends::kCpuAndThreads},
-    {"lgamma", kNumbers | kHalf, Depends::kCpu},
-    {"digamma", kNumbers, Depends::kCpu},
-    {"i0", kNumbers, Depends::kCpu},
-    {"special_i0e", kAll | kInteger, Depends::kCpuAndThreads},
-    {"special_i1", kNumbers | kHalf, Depends::kCpu},
-    {"special_ndtri", kNumbers, Depends::kCpu},
-    {"logaddexp", kFloats, Depends::kCpuAndThreads},
-    {"logaddexp2", kFloats, Depends::kCpuAndThreads},
-    {"softshrink", kAll, Depends::kCpuAndThreads},
-    {"pow.Tensor_Tensor", kFloats, Depends::kCpuAndThreads},
-    {"pow_.Tensor", kFloats, Depends::kCpuAndThreads},
-    {"linalg_vector_norm", kFloats, Depends::kCpu},
-    {"_weight_norm_interface", kAll, Depends::kCpu},
-    {"linalg_cross", kFloats, Depends::kCpu},
-    {"polygamma", kNumbers, Depends::kCpu},
-    {"mkldnn_rnn_layer", kFloats, Depends::kCpu},
-    {"_fft_r2c", kFloats, Depends::kCpuAndThreads},
-    {"_fft_c2r", kComplex, Depends::kCpuAndThreads},
-    {"_fft_c2c", kComplex, Depends::kCpuAndThreads},
-    {"addr", kFloats, Depends::kCpuAndThreads},
-    {"upsample_linear1d", kFloats, Depends::kCpu},
-    {"upsample_linear1d_backward", kAll, Depends::kCpu},
-    {"upsample_bilinear2d", kAll, Depends::kCpu},
-    {"upsample_bilinear2d_backward", kAll, Depends::kCpu},
-    {"upsample_trilinear3d", kFloats | kHalf, Depends::kCpu},
-    {"upsample_trilinear3d_backward", kAll, Depends::kCpu},
-    {"upsample_bicubic2d", kAll, Depends::kCpu},
-    {"_upsample_bilinear2d_aa", kFloats, Depends::kCpu},
-    {"_upsample_bicubic2d_aa", kFloats, Depends::kCpu},
-    {"grid_sampler_2d", kFloats, Depends::kCpu, k16Bits},
-    {"grid_sampler_2d_backward", kFloats, Depends::kCpu, k16Bits},
-    {"normal_", kAll, Depends::kCpu},
-    widened("amax", k16Bits, Copies::kLargest),
-    widened("amin", k16Bits, Copies::kSmallest),
-    widened("argmax", k16Bits, Copies::kReduced),
-    widened("argmin", k16Bits, Copies::kReduced),
-    widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()
-    {"_embedding_bag_dense_backward", kAll, Depends::kCpu, k16Bits},
-    widened("grid_sampler_3d", k16Bits),
-    widened("grid_sampler_3d_backward", k16Bits),
-    widened("mse_loss_backward", kBfloat16, Copies::kIfSmall),
-};
-
-// Names has more operators whose bits depend on the CPU and the threads. Those
-// of kWide are swamp's in other types, or have the same float32 bits
-// everywhere.
-struct Names {
-  unsigned types;
-  const char* names;
-};
-constexpr Names kNames[] = {
-    {kNumbers,
-     "hypot special_airy_ai special_bessel_j0 special_bessel_j1 "
-     "special_bessel_y0 special_bessel_y1 special_chebyshev_polynomial_t "
-     "special_chebyshev_polynomial_u special_chebyshev_polynomial_v "
-     "special_chebyshev_polynomial_w special_entr special_erfcx "
-     "special_hermite_polynomial_h special_hermite_polynomial_he "
-     "special_i1e special_laguerre_polynomial_l "
-     "special_legendre_polynomial_p special_log_ndtr "
-     "special_modified_bessel_i0 special_modified_bessel_i1 "
-     "special_modified_bessel_k0 special_modified_bessel_k1 "
-     "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
-     "special_shifted_chebyshev_polynomial_t "
-     "special_shifted_chebyshev_polynomial_u "
-     "special_shifted_chebyshev_polynomial_v "
-     "special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 "
-     "special_xlog1py special_zeta xlogy.Tensor xlogy.OutTensor"},
-    {kFloats,  // LAPACK's
-     "_linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet "
-     "_linalg_solve_ex _linalg_svd _cholesky_solve_helper cholesky "
-     "cholesky_inverse geqrf linalg_cholesky_ex linalg_eig "
-     "linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex "
-     "linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex "
-     "linalg_lu_solve linalg_qr linalg_solve_triangular "
-     "ormqr triangular_solve"},
-    {kWide | kInteger,
-     "exp exp2 expm1 log log1p sin cos tanh asinh acosh sigmoid sinc rsqrt "
-     "logit pow.Tensor_Scalar pow_.Scalar pow.Scalar"},
-    {kAll,  // of exported programs
-     "_native_batch_norm_legit _native_batch_norm_legit.no_stats "
-     "_batch_norm_with_update batch_norm_backward"},
-    {kWide,
-     "logit_backward sigmoid_backward tanh_backward silu silu_backward "
-     "mish mish_backward gelu gelu_backward elu elu_backward softplus "
-     "softplus_backward log_sigmoid_forward log_sigmoid_backward glu "
-     "glu_backward _softmax _softmax_backward_data _log_softmax "
-     "_log_softmax_backward_data _safe_softmax logcumsumexp "
-     "native_layer_norm native_layer_norm_backward native_group_norm "
-     "native_group_norm_backward native_batch_norm "
-     "native_batch_norm_backward "
-     "_scaled_dot_product_flash_attention_for_cpu "
-     "_scaled_dot_product_flash_attention_for_cpu_backward mm addmm bmm "
-     "baddbmm addbmm addmv dot vdot convolution convolution_backward "
-     "_ctc_loss _ctc_loss_backward binary_cross_entropy"},
-    {kComplex,
-     "div.Tensor reciprocal addcmul lerp.Scalar "
-     "lerp.Tensor var.correction std.correction addcdiv angle "
-     "cumprod"},
-};
 
 // What enable() chose; and how often, because each choice warns again.
 std::atomic<std::int64_t> action{kWarn};
@@ -409,36 +255,67 @@ class Kernel final : public c10::OperatorKernel {
                                                    : is_half_precision());
   }
 
-  // types_of() returns the types of a call whose bits depend on something.
+  // types_of() returns the type of a call whose bits depend on something, by
+  // PyTorch's rules of several tensors and numbers.
   unsigned types_of(const c10::OperatorHandle& op,
                     const torch::jit::Stack& stack) const {
     const auto& arguments = op.schema().arguments();
-    const std::size_t first = stack.size() - arguments.size();
-    unsigned types = 0;
+    const c10::IValue* const values =
+        stack.data() + stack.size() - arguments.size();
+    at::native::ResultTypeState state;
+    unsigned found = 0;
+    bool is_sparse = false;
+    const auto add = [&](const at::Tensor& x) {
+      if (!x.defined() || !x.is_cpu()) return;
+      found |= bit_of(x.scalar_type());
+      is_sparse = is_sparse || x.layout() != at::kStrided;
+      // Others have no rules.
+      if ((found & kOther) == 0) {
+        state = at::native::update_result_type_state(x, state);
+      }
+    };
+    std::optional<at::ScalarType> chosen;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i].is_out() || !stack[first + i].isTensor()) continue;
-      const at::Tensor& x = stack[first + i].toTensor();
-      if (x.defined() && x.is_cpu()) types |= bit_of(x.scalar_type());
+      if (arguments[i].is_out()) continue;
+      if (values[i].isTensor()) {
+        add(values[i].toTensor());
+      } else if (values[i].isTensorList()) {
+        for (const at::Tensor& x : values[i].toTensorVector()) add(x);
+      } else if (values[i].isScalar() &&
+                 arguments[i].type()->kind() == c10::TypeKind::NumberType) {
+        state =
+            at::native::update_result_type_state(values[i].toScalar(), state);
+      } else if (values[i].isInt() && arguments[i].name() == "dtype") {
+        chosen = values[i].toScalarType();
+      }
     }
-    if (types == kInteger && (row_.types & kInteger) != 0) {
+    if (found == 0 || (found & kOther) != 0) return 0;
+    unsigned types = bit_of(at::native::result_type(state));
+    if (types == kInteger && chosen.has_value()) {
+      types = bit_of(*chosen);
+    } else if (types == kInteger && (row_.types & kInteger) != 0) {
       types = bit_of(c10::typeMetaToScalarType(c10::get_default_dtype()));
     }
-    // Beside other types, integers become one of these.
+    if (is_sparse && (types & kAll) != 0) types |= kSparse;
     types &= row_.types & ~kInteger;
-    return types == kDouble && is_product(arguments, stack, first) ? 0 : types;
+    return types != 0 && is_exact(values, types) ? 0 : types;
   }
 
-  // is_product() returns whether a call is a power of real numbers that is
-  // computed by products, a quotient or swamp's sqrt().
-  static bool is_product(const std::vector<c10::Argument>& arguments,
-                         const torch::jit::Stack& stack, std::size_t first) {
-    if (arguments.size() < 2 || arguments[1].name() != "exponent" ||
-        !(stack[first + 1].isInt() || stack[first + 1].isDouble())) {
-      return false;
+  bool is_exact(const c10::IValue* values, unsigned types) const {
+    switch (row_.exact) {
+      case Exact::kProducts: {
+        if (types != kDouble || values[1].isComplexDouble()) return false;
+        // The last two are a quotient and swamp's sqrt().
+        const double n = values[1].toScalar().toDouble();
+        return n == 0 || n == 1 || n == 2 || n == 3 || n == -2 || n == -1 ||
+               n == 0.5;
+      }
+      case Exact::kRealDivisor:
+        return !values[1].toTensor().is_complex();
+      case Exact::kNone:
+        break;
     }
-    const double exponent = stack[first + 1].toScalar().toDouble();
-    return exponent == 0.5 || exponent == 0 || exponent == 1 || exponent == 2 ||
-           exponent == 3 || exponent == -1 || exponent == -2;
+    return false;
   }
 
   void report(const c10::FunctionSchema& schema) {
@@ -464,16 +341,20 @@ class Kernel final : public c10::OperatorKernel {
 };
 
 }  // namespace
+}  // namespace unreproducible
 
 std::int64_t set_unreproducible(std::int64_t value) {
-  choices.fetch_add(1);
-  return action.exchange(value);
+  unreproducible::choices.fetch_add(1);
+  return unreproducible::action.exchange(value);
 }
 
 TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
+  using namespace unreproducible;
+  std::set<std::string> added;  // forms of two rows may share one with `out`
   const auto add_all = [&](const std::string& whole, const Row& row) {
     const auto warned = std::make_shared<std::atomic<std::int64_t>>(0);
     const auto add = [&](const std::string& name) {
+      if (!added.insert(name).second) return;
       m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
                                std::make_unique<Kernel>(row, warned)));
     };

@@ -55,6 +55,27 @@ def images(x):
     return x.reshape(1, 2, 4, 8)
 
 
+def fused(name, lists, lr, *states, **more):
+    """A step of one of PyTorch's fused optimizers."""
+    def call(x):
+        found = [[x.clone()] for _ in range(lists)]
+        getattr(torch, name)(*found, *states, lr=lr, weight_decay=0.1, maximize=False, **more)
+        return found[0][0]
+    return call
+
+
+LR = torch.tensor(0.1, dtype=torch.float64)
+STEP = [torch.tensor(1.0)]
+ADAM = dict(beta1=0.9, beta2=0.99, eps=1e-8, amsgrad=False)
+SGD = dict(momentum=0.9, dampening=0.0, nesterov=False, is_first_step=False)
+ADAGRAD = dict(lr_decay=0.1, eps=1e-8)
+
+
+def attention_of(x):
+    """The last arguments of PyTorch's attention with projections."""
+    return 8, 2, x.repeat(3, 1), x.flatten()[:24], x, x[0]
+
+
 # operator: a call with a tensor [8, 8] of numbers from 0.1 to 0.9, and a dtype in which
 # it depends on the CPU
 CALLS = {
@@ -149,7 +170,29 @@ CALLS = {
                                 torch.float32),
     "ormqr": (lambda x: torch.ormqr(x, x[0], x), torch.float32),
     "triangular_solve": (direct("triangular_solve", "y"), torch.float32),
+    "_transformer_encoder_layer_fwd": (lambda x: torch._transformer_encoder_layer_fwd(
+        x[None], *attention_of(x), False, False, 1e-5, *[x[0]] * 4, x, x[0], x, x[0]),
+        torch.float32),
+    "_native_multi_head_attention": (lambda x: torch._native_multi_head_attention(
+        *[x[None]] * 3, *attention_of(x)), torch.float32),
+    "_cdist_forward": (lambda x: torch.cdist(x, 1 - x), torch.float32),
+    "_cdist_backward": (backward(lambda x: torch.cdist(x, 1 - x)), torch.float32),
+    "_pdist_forward": (F.pdist, torch.float32),
+    "_pdist_backward": (backward(F.pdist), torch.float32),
+    "_upsample_bilinear2d_aa_backward": (
+        backward(resized("bilinear", (3, 5), antialias=True)), torch.float32),
+    "_upsample_bicubic2d_aa_backward": (
+        backward(resized("bicubic", (3, 5), antialias=True)), torch.float32),
+    "_weight_norm_interface_backward": (
+        backward(lambda x: torch._weight_norm(x, x[:, :1])), torch.bfloat16),
+    "mv": (lambda x: x.to_sparse().mv(x[0]), torch.float32),
 }
+for name, lists, states, more in (
+        ("adam", 4, ([], STEP), ADAM), ("adamw", 4, ([], STEP), ADAM),
+        ("sgd", 3, (), SGD), ("adagrad", 3, (STEP,), ADAGRAD)):
+    for form, lr in (("", 0.1), (".tensor_lr", LR)):
+        CALLS[f"_fused_{name}_{form}"] = (
+            fused(f"_fused_{name}_", lists, lr, *states, **more), torch.float32)
 CALLS.update({f"special_{name}": (direct(f"special_{name}"), torch.float32) for name in (
     "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 entr erfcx i1e log_ndtr "
     "modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 "
@@ -214,9 +257,9 @@ OF_COMPLEX = {
     "addcdiv": direct("addcdiv", "x", "y"),
     "lerp.Scalar": direct("lerp", "y", 0.3),
     "lerp.Tensor": direct("lerp", "y", "x"),
-    "var.correction": lambda x: x.var(0),
-    "std.correction": lambda x: x.std(0),
     "cumprod": direct("cumprod", 0),
+    "prod.dim_int": lambda x: x.prod(0),
+    "prod.int_out": lambda x: torch.prod(x, 0, out=torch.empty(8, dtype=x.dtype)),
 }
 IDS = torch.arange(300) % 50
 PAIR = [3, 3], [1, 1], [1, 1], [1, 1]
@@ -342,7 +385,27 @@ def pair(dtype):
 
 
 # Operators that run on one thread.
-ALONE = {"_index_put_impl_", "put_", "prod"}
+ALONE = {"_index_put_impl_", "put_", "prod", "sum.dim_IntList", "sum.IntList_out", "nansum",
+         "var.correction", "std.correction", "var_mean.correction", "std_mean.correction",
+         "histogram.bin_ct", "histogram.bins_tensor", "_histogramdd_from_bin_cts",
+         "_histogramdd_from_bin_tensors"}
+# Those of float64 and, the first ones, of complex numbers, by two tensors.
+SUMS = {name: lambda x, y, call=getattr(torch, name): call(x)
+        for name in ("sum", "mean", "var", "std", "var_mean", "std_mean")}
+SUMS["column"] = lambda x, y: x.view(-1, 1).sum(0)
+SUMS["mean out"] = lambda x, y: torch.mean(x.flatten(), 0, out=torch.empty((), dtype=x.dtype))
+REAL_SUMS = {
+    **{name: lambda x, y, call=getattr(F, name): call(x, y)
+       for name in ("mse_loss", "l1_loss", "huber_loss")},
+    "nansum": lambda x, y: x.nansum(),
+    "integers": lambda x, y: (x * 2.0 ** 60).long().sum(dtype=torch.float64),
+    "histogram": lambda x, y: torch.histogram(x, 9, weight=y)[0],
+    "histogram of bins": lambda x, y: torch.histogram(
+        x, torch.linspace(-2, 2, 9, dtype=x.dtype), weight=y)[0],
+    "histogramdd": lambda x, y: torch.histogramdd(x.view(-1, 1), [9], weight=y.flatten())[0],
+    "histogramdd of bins": lambda x, y: torch.histogramdd(
+        x.view(-1, 1), [torch.linspace(-2, 2, 9, dtype=x.dtype)], weight=y.flatten())[0],
+}
 
 
 def numbers(dtype=torch.float32):
@@ -559,6 +622,65 @@ class Composed(TestCase):
                                for bounds in ((1, 0), (0, float("inf")),
                                               (float("nan"), 1))}, use_reproducible)
 
+    def test_not_finite(self):
+        """Absolute values, signs and gradients are nan, inf and 0 as in PyTorch."""
+        inf, nan = float("inf"), float("nan")
+        for dtype in (torch.float32, torch.float64):
+            parts = torch.tensor([0.0, -0.0, 1.0, -2.5, inf, -inf, nan], dtype=dtype)
+            x = torch.complex(*(one.reshape(-1) for one in torch.meshgrid(
+                parts, parts, indexing="ij"))).repeat(16)  # whole vectors
+            swamp_torch.enable()
+            size = x.abs()
+            swamp_torch.enable(reproducible=True, unreproducible="raise")
+            z = x.clone().requires_grad_()
+            z.abs().backward(torch.ones_like(size))
+            torch.testing.assert_close(x.abs(), size, equal_nan=True)
+            self.assert_same(z.grad.isnan(), x.sgn().isnan())
+            for part, of_x in ((x.sgn().real, x.real), (x.sgn().imag, x.imag)):
+                torch.testing.assert_close(part, (of_x / size).masked_fill(size == 0, 0),
+                                           equal_nan=True)
+
+    def test_index_add(self):
+        """The product with `alpha` is rounded before the sum."""
+        index = torch.arange(129) * 7 % 63
+        for dtype in (*HALF, torch.float32, torch.float64):
+            x, y = (one.detach() for one in pair(dtype))
+            for a, b, dim in ((x[:, 0], y[0], 0), (x, y, 0), (x, y, 1), (x.mT, y.mT, 1)):
+                i = index[:b.shape[dim]]
+                swamp_torch.enable(reproducible=True, unreproducible="raise")
+                expected = torch.index_add(a, dim, i, b * 0.3)
+                self.assert_same(torch.index_add(a, dim, i, b, alpha=0.3), expected)
+                self.assert_same(a.clone().index_add_(dim, i, b, alpha=0.3), expected)
+                out = torch.empty_like(a)
+                self.assertIs(torch.index_add(a, dim, i, b, alpha=0.3, out=out), out)
+                self.assert_same(out, expected)
+        whole = torch.arange(6)
+        assert_as_stock(self, dict(enumerate((
+            lambda: whole.index_add(0, whole, whole, alpha=2),
+            lambda: whole.index_add(0, whole, whole, alpha=0.3),
+            lambda: (whole > 2).index_add(0, whole, whole > 1, alpha=True),
+            lambda: torch.ones(6).index_add(0, whole, torch.ones(6), alpha=True),
+            lambda: torch.ones(6).index_add(0, whole, torch.ones(6), alpha=1j),
+            lambda: torch.ones(6).index_add(0, whole, torch.ones(5), alpha=0.3),
+            lambda: torch.ones(6).index_add(0, whole, torch.ones(6).double(), alpha=0.3),
+            lambda: torch.ones(6).index_add(0, whole + 1, torch.ones(6), alpha=0.3),
+        ))), use_reproducible)
+
+    def test_arange(self):
+        """Numbers are products and sums of float64; whole ones and errors PyTorch's."""
+        swamp_torch.enable(reproducible=True, unreproducible="raise")
+        for dtype in (*HALF, torch.float32, torch.float64):
+            n = torch.arange(5916, dtype=torch.float64)
+            expected = (n * 0.013 + 0.1).to(dtype)
+            self.assert_same(torch.arange(0.1, 77, 0.013, dtype=dtype), expected)
+            out = torch.empty(2, 2958, dtype=dtype).mT
+            self.assert_same(torch.arange(0.1, 77, 0.013, out=out), expected.view(2958, 2))
+        assert_as_stock(self, dict(enumerate((
+            lambda: torch.arange(0.5, 0.1), lambda: torch.arange(0.1, 0.1),
+            lambda: torch.arange(0.1, 5, 0), lambda: torch.arange(0.1, float("inf")),
+            lambda: torch.arange(7, dtype=torch.float64), lambda: torch.arange(9.0, 1, -1),
+            lambda: torch.arange(0.5, 7, 2, dtype=torch.int32)))), use_reproducible)
+
     def test_linspace(self):
         swamp_torch.enable(reproducible=True)
         for dtype in (*HALF, torch.float32, torch.float64):
@@ -605,7 +727,9 @@ class Unreproducible(TestCase):
                 swamp_torch.enable(reproducible=True)
                 ours = []
                 found = messages(lambda: ours.append(call(x)))
-                if name != "linalg_lstsq":  # which calls products
+                # These call products.
+                if name not in ("linalg_lstsq", "_transformer_encoder_layer_fwd",
+                                "_native_multi_head_attention"):
                     self.assert_same(ours[0], stock)
                 short = name.split(".")[0]
                 self.assertIn(sum(f"aten::{short} " in text for text in found),
@@ -632,11 +756,23 @@ class Unreproducible(TestCase):
         for call in (torch.exp, torch.log, lambda x: x ** 2, lambda x: x @ x, torch.prod):
             with self.assertRaisesRegex(RuntimeError, "reproducible: got aten::"):
                 call(x)
+        y = numbers()
+        for call in (lambda: x.sum() / x, lambda: 1 / x, lambda: y / 1j, lambda: y ** 1j,
+                     lambda: torch.xlogy(y, 2.0), lambda: y.to_sparse() @ y,
+                     lambda: torch.sparse.mm(y.to_sparse(), y),
+                     lambda: y.half() ** y.double()):
+            with self.assertRaisesRegex(RuntimeError, "reproducible: got aten::"):
+                call()
         torch.set_default_dtype(torch.float64)
         try:
-            for call in (torch.exp, torch.erf):
+            whole = torch.arange(1, 9)
+            for call in (torch.exp, torch.erf, lambda x: x ** 2.5, lambda x: 2.5 ** x):
                 with self.assertRaisesRegex(RuntimeError, "reproducible: got aten::"):
-                    call(torch.arange(3))
+                    call(whole)
+            for call in (lambda x: x ** 5, lambda x: 2 ** x, lambda x: x.clone().pow_(5),
+                         lambda x: (x > 3) ** 4, lambda x: x ** x,
+                         lambda x: torch.pow(x, 5, out=torch.empty_like(x))):
+                self.assertEqual(call(whole).dtype, torch.int64)
         finally:
             torch.set_default_dtype(torch.float32)
         torch.exp(torch.arange(3))
@@ -644,6 +780,24 @@ class Unreproducible(TestCase):
             torch.ones(3).sinh_()
         with self.assertRaisesRegex(ValueError, "unreproducible: got 'error', expected"):
             swamp_torch.enable(reproducible=True, unreproducible="error")
+
+    def test_types_are_promoted(self):
+        """Numbers and tensors without dimensions don't change the type of others, and the
+        quotients of complex and real numbers are the same everywhere."""
+        swamp_torch.enable(reproducible=True, unreproducible="raise")
+        for dtype in HALF:
+            x = numbers(dtype)
+            for call in (torch.xlogy, torch.pow, torch.special.xlog1py):
+                call(x, 2.5)
+                call(2.5, x)
+            for scalar in (torch.float32, torch.float64):
+                for call in (torch.pow, torch.xlogy, torch.hypot, torch.logaddexp) + (
+                        (torch.atan2,) if dtype == torch.bfloat16 else ()):
+                    call(x, torch.tensor(2.5, dtype=scalar))
+        x = torch.complex(numbers(), 1 - numbers())
+        for call in (lambda: x / 3.7, lambda: x / x.real, lambda: x.mean(), lambda: x.mean(0),
+                     lambda: x.clone().div_(3)):
+            call()
 
     def test_only_cpu_tensors_that_compute(self):
         swamp_torch.enable(reproducible=True, unreproducible="raise")
@@ -712,6 +866,23 @@ class Unreproducible(TestCase):
                 self.assert_same(other, one)
             swamp_torch.enable()
             self.assert_same(on_threads(sums, (1,))[0], one)
+
+    def test_wide_sums(self):
+        """Sums of float64 and complex numbers have the bits that one thread gives."""
+        values = ((torch.arange(2 * 90000) * 7919 % 200003) / 50000 - 2).double()
+        x, y = values.view(2, 300, 300) / 3
+        for dtype, calls in ((torch.float64, {**SUMS, **REAL_SUMS}),
+                             (torch.complex64, SUMS), (torch.complex128, SUMS)):
+            a, b = (torch.complex(x, y).to(dtype) if dtype.is_complex else one
+                    for one in (x, y))
+            for name, call in calls.items():
+                swamp_torch.enable(reproducible=True, unreproducible="raise")
+                one, *others = on_threads(lambda: caught(lambda: call(a, b)), (1, 2, 3, 7))
+                for other in others:
+                    for found, expected in zip(*(
+                            [x] if isinstance(x, torch.Tensor) else x for x in (other, one)),
+                            strict=True):
+                        self.assert_same(found, expected, (name, dtype))
 
     def test_threads_stay(self):
         """Neither this nor another thread keeps one thread."""

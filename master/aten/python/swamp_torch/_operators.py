@@ -75,8 +75,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             that their bits are the same on every CPU and any number of threads; slow
             on CPUs without fused multiply-add. ``add`` and ``sub`` with ``alpha``,
             ``addcmul``, ``lerp``, products, ``abs``, ``sgn`` and ``neg`` of complex
-            numbers, ``polar`` with its gradient,
-            ``linspace`` and ``uniform_`` are composed of operators that round each operation. Sums and the norms' statistics are
+            numbers, ``polar`` with its gradient, ``index_add`` with ``alpha``,
+            ``linspace``, ``arange`` and ``uniform_`` are composed of operators that round each operation. Sums and the norms' statistics are
             computed in float64 and rounded once. float32 activations are
             computed in float64 (errors: 0.501 units in the last place), in 0.2 to 30
             times PyTorch's time. In a thread that flushes subnormal numbers
@@ -140,7 +140,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     ==========================================  ==========  ============
     ``erf``, ``asin``, ``acos``                 all         CPU
     ``erfc``, ``erfinv``, ``tan``, ``atan``,    wide        CPU
-    ``log2``, ``log10``, ``nn.LSTM``
+    ``log2``, ``log10``, ``nn.LSTM``, products
+    with a sparse operand, ``cdist``, ``pdist``
     ``sinh``, ``cosh``, ``atanh``, ``atan2``,   wide        CPU, threads
     ``hypot``, ``pow`` of two tensors,
     ``logaddexp``, ``logaddexp2``, ``xlogy``
@@ -153,6 +154,10 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     ``norm``, ``linalg.vector_norm`` (so        wide        CPU
     ``normalize``), ``linalg.cross``
     ``nn.utils.weight_norm``                    all         CPU
+    PyTorch's ``Adam``, ``AdamW``, ``SGD`` and  wide        CPU
+    ``Adagrad`` with ``fused=True``
+    fast path of ``nn.MultiheadAttention`` and  wide        CPU, threads
+    ``nn.TransformerEncoderLayer``
     ``torch.fft`` (so ``stft``)                 wide        CPU, threads
     ``torch.linalg``, ``cholesky_solve`` and    wide        CPU, threads
     other functions of LAPACK
@@ -165,22 +170,24 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     activations, ``exp``, ``log``, ``sin``,     float64     CPU, threads
     ``cos``, ``pow`` and other functions;
     ``softmax``, norms, attention; products and
-    convolutions; ``cdist``, ``ctc_loss``,
+    convolutions; ``ctc_loss``,
     ``binary_cross_entropy``
     ``embedding_bag``'s gradient                all         CPU
-    quotients, ``addcdiv``, ``addcmul``,        complex     CPU, threads
-    ``lerp``, ``angle``, ``prod``, ``cumprod``,
-    ``std``, ``var``
+    quotients by complex numbers, ``addcdiv``,  complex     CPU, threads
+    ``addcmul``, ``lerp``, ``angle``, ``prod``,
+    ``cumprod``
+    ``kaiser_window`` (without a warning)       wide        CPU
     ==========================================  ==========  ============
 
-    Integers count as the floats that they become, and ``out=`` with what is computed.
+    The type is the one that PyTorch promotes to; ``out=`` counts with what is computed.
+    Integers count as the floats that they become.
 
-    No difference was found in 1500 other calls: arithmetic, reductions, losses,
-    pooling, padding, indexing, random numbers other than normal ones. A size that was
-    not tried may differ.
-    ``prod`` of a whole tensor, ``put_`` and ``index_put(accumulate=True)``, and the
-    gradients of ``x[index]`` and ``take``, are PyTorch's on one thread, so
-    numbers are added in the order of the indices. ``dot``, ``mv`` and ``addmv`` are one
+    No difference was found in 1700 other calls: arithmetic, losses, pooling, padding,
+    indexing, random numbers other than normal ones. A size that was not tried may
+    differ. PyTorch's on one thread are ``put_`` and ``index_put(accumulate=True)``, the
+    gradients of ``x[index]`` and ``take``, and ``prod`` of a whole tensor, so
+    numbers are added in the order of the indices; ``sum``, ``nansum``, ``mean``, ``var``,
+    ``std`` and losses of float64 and complex numbers, and ``histogram``. ``dot``, ``mv`` and ``addmv`` are one
     chain of sums for each element.
     """
     _ops.set_unreproducible(index_of("unreproducible", unreproducible, _UNREPRODUCIBLE))
