@@ -14,6 +14,13 @@ long f(int* p, long id) {
 }
 #else
 enum { kShift = 45 };
+#ifdef GLOBAL
+GLOBAL kRemote = 1L << 45;
+#elif defined __cplusplus
+namespace sw {
+constexpr long kRemote = 1L << 45;
+}
+#endif
 #ifndef BIT
 #define BIT 1L << 45
 #endif

@@ -3,6 +3,7 @@
 #else
 #include <athread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #endif
 __uncached long total; /* of both sides */
 #ifdef __sw_slave__
@@ -31,7 +32,13 @@ extern SLAVE_FUN(work)(void*);
 int main(void) {
   long* at = 0;
 #ifdef HEAP
-  at = HEAP(sizeof *at);
+  /* In memory that was uncached, if the heap gives it at once. */
+  for (long *last = 0, i = 0; i < 50 && (at == 0 || at != last); ++i) {
+    last = libc_uncached_malloc(2000);
+    libc_uncached_free(last);
+    at = HEAP(BYTES);
+  }
+  at += BYTES / sizeof *at - 1;
   *at = 5;
 #endif
   athread_init();

@@ -60,7 +60,7 @@ std::string with_tests(const std::string& assembly);
 // the emulator. It returns "" if it cannot.
 std::string with_remote_ldm(const std::string& preprocessed);
 // has_remote_bit() returns whether the code that remains computes such an
-// address: it has the number of the bit, and the assembly the bit.
+// address: it has the numbers of its shifts, and the assembly the bit.
 bool has_remote_bit(const std::string& preprocessed,
                     const std::string& assembly);
 

@@ -361,11 +361,15 @@ std::string uncached_declarations(const std::string& text) {
       continue;
     }
     for (i = begin; i + 1 < tokens.size() && tokens[i].text != ";"; ++i) {
-      const std::string& next = tokens[i + 1].text;
+      std::size_t after = i + 1;
+      while (tokens[after].text[0] == '_' && tokens[after + 1].text == "(") {
+        after = matching(tokens, after + 1) + 1;  // an attribute
+      }
+      const std::string& next = tokens[after].text;
       if (tokens[i].text == "(") {
         i = matching(tokens, i);
-      } else if (tokens[i].is_name && (next == ";" || next == "," ||
-                                       next == "[" || next[0] == '_')) {
+      } else if (tokens[i].is_name &&
+                 (next == ";" || next == "," || next == "[")) {
         names += tokens[i].text + "\n";
       }
     }

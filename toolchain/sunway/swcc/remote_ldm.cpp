@@ -1,6 +1,7 @@
 // Addresses in another slave's LDM, `address | slave << 20 | 1L << 45`, become
 // calls of swamp_remote_ldm(), with 0 for the bit. Therefore code that still
-// has the bit computes such an address in another way.
+// has the bit, and the numbers of both shifts, may compute such an address in
+// another way.
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -16,7 +17,7 @@ namespace {
 // Remote rewrites addresses in another slave's LDM.
 class Remote {
  public:
-  static constexpr unsigned kShift = 45;
+  static constexpr unsigned kShift = 45, kSlave = 20;
   static constexpr unsigned long long kBit = 1ULL << kShift;
 
   explicit Remote(const std::string& text) : tokens_(tokens_of(text)) {}
@@ -30,10 +31,16 @@ class Remote {
       const bool declares = i > 2 && tokens_[i - 1].text == "=" &&
                             tokens_[i - 2].is_name && is(i + length, ", ;") &&
                             (tokens_[i - 3].is_name || is(i - 3, ","));
+      const std::size_t end = declares ? end_of_uses(i) : 0;
+      if (declares && end == 0) {  // has_remote_bit() finds uses as the bit
+        if (tokens_[i].is_name) return "";
+        i += length - 1;
+        continue;
+      }
       tokens_[i].text = "0";
       for (std::size_t n = 1; n < length; ++n) tokens_[i + n].text = " ";
       if (declares) {
-        names_[tokens_[i - 2].text] = end_of_block(i);
+        names_[tokens_[i - 2].text] = end;
       } else if (!replace(i, i + length)) {
         return "";
       }
@@ -42,12 +49,19 @@ class Remote {
     for (const Token& token : tokens_) out += token.before + token.text;
     return out;
   }
-  // has_shift() returns whether the program has the number 45.
-  bool has_shift() const {
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      if (!tokens_[i].foreign && number(i) == kShift) return true;
+  // has_shifts() returns whether the program has the number 45, and 20 as a
+  // shift or as the value of a name.
+  bool has_shifts() const {
+    bool bit = false, slave = false;
+    for (std::size_t i = 1; i < tokens_.size(); ++i) {
+      if (tokens_[i].foreign) continue;
+      std::size_t before = i - 1;
+      while (before > 0 && tokens_[before].text == "(") --before;
+      bit = bit || number(i) == kShift;
+      slave = slave || number(i) == 1ULL << kSlave ||
+              (number(i) == kSlave && is(before, "<< <<= ="));
     }
-    return false;
+    return bit && slave;
   }
 
  private:
@@ -78,13 +92,58 @@ class Remote {
     const unsigned long long by = number(i + 1);
     return by < 64 ? value << by : 0;
   }
-  std::size_t end_of_block(std::size_t i) const {
-    while (i > 0) {
-      --i;
-      if (tokens_[i].text == "{") return matching(tokens_, i);
-      if (tokens_[i].text == "}") i = opening(tokens_, i);
+  // end_of_uses() returns where the uses of the variable with the value at i
+  // end, or 0 if that is not known: a use that this does not find would get
+  // another value.
+  std::size_t end_of_uses(std::size_t i) const {
+    const std::size_t name = i - 2;
+    std::size_t first = name;  // of the names that the declaration begins with
+    if (tokens_[name - 1].text == ",") {
+      while (first > 0 && !is(first - 1, "; { } : ( [")) {
+        --first;
+        if (is(first, ") ]")) first = opening(tokens_, first);
+      }
+    } else {
+      while (first > 0 && tokens_[first - 1].is_name) --first;
     }
-    return tokens_.size();
+    if (!tokens_[first].is_name || !tokens_[first + 1].is_name ||
+        is(first, kStatements) ||
+        (first > 0 && !is(first - 1, "; { } ) ] : ::"))) {
+      return 0;
+    }
+    bool is_internal = false;
+    for (std::size_t at = first; tokens_[at].is_name; ++at) {
+      if (is(at, "extern inline")) return 0;
+      is_internal = is_internal || is(at, "static constexpr");
+    }
+    for (std::size_t at = first; at > 0;) {
+      --at;
+      const std::string& text = tokens_[at].text;
+      if (text == ")" || text == "]" || text == "}") {
+        at = opening(tokens_, at);
+        continue;
+      }
+      if (text == "(" || text == "[") return 0;
+      if (text != "{") continue;
+      if (at > 0 && tokens_[at - 1].text[0] == '"') continue;  // extern "C"
+      return is_in_function(at) ? matching(tokens_, at) : 0;
+    }
+    for (std::size_t at = 0; at < name; ++at) {
+      if (!tokens_[at].foreign && tokens_[at].text == tokens_[name].text) {
+        return 0;
+      }
+    }
+    return is_internal ? tokens_.size() : 0;
+  }
+  // is_in_function() returns whether the { at `open` begins a block with
+  // statements.
+  bool is_in_function(std::size_t open) const {
+    if (open == 0) return false;
+    if (tokens_[open - 1].text != ")") {
+      return is(open - 1, "; { } ( : else do try const noexcept override");
+    }
+    const std::size_t before = opening(tokens_, open - 1);
+    return before > 0 && !is(before - 1, "__attribute__ alignas decltype");
   }
   bool is(std::size_t i, const char* words) const {
     const std::string& text = tokens_[i].text;
@@ -154,6 +213,11 @@ class Remote {
     return true;
   }
 
+  // Statements that begin with two names as declarations do.
+  static constexpr const char* kStatements =
+      "else do if return throw co_return co_yield co_await new delete sizeof "
+      "not compl __real__ __imag__ __extension__";
+
   std::vector<Token> tokens_;
   // Variables with the bit, and where their block ends.
   std::map<std::string, std::size_t> names_;
@@ -164,16 +228,18 @@ class Remote {
 bool has_remote_bit(const std::string& preprocessed,
                     const std::string& assembly) {
   constexpr unsigned kSlaves = 26;  // the bits below are those of slave << 20
-  for (std::size_t at = 0;
-       (at = assembly.find('$', at)) != std::string::npos;) {
-    ++at;
-    const unsigned long long value =
-        std::strtoull(assembly.c_str() + at, nullptr, 10);
-    const bool sets = at >= 6 && assembly.compare(at - 6, 5, "btsq\t") == 0;
-    if (sets ? value == Remote::kShift
-             : value >> kSlaves == Remote::kBit >> kSlaves) {
-      // Descriptors of DMA have this bit, too.
-      return Remote(preprocessed).has_shift();
+  for (const std::string before : {"$", ".quad\t"}) {
+    for (std::size_t at = 0;
+         (at = assembly.find(before, at)) != std::string::npos;) {
+      at += before.size();
+      const unsigned long long value =
+          std::strtoull(assembly.c_str() + at, nullptr, 10);
+      const bool sets = at >= 6 && assembly.compare(at - 6, 5, "btsq\t") == 0;
+      if (sets ? value == Remote::kShift
+               : value >> kSlaves == Remote::kBit >> kSlaves) {
+        // Other numbers, as descriptors of DMA, have this bit, too.
+        return Remote(preprocessed).has_shifts();
+      }
     }
   }
   return false;

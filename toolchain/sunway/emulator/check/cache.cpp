@@ -81,6 +81,30 @@ Caches& caches() {
   return all;
 }
 
+std::atomic<bool> any_not_cached{false};  // at run time
+
+// MasterLock locks the caches, unless this thread has done so: the master's
+// signal handlers store, too.
+class MasterLock {
+ public:
+  MasterLock() : is_taken_(!std::exchange(inside_, true)) {
+    if (is_taken_) caches().mutex.lock();
+  }
+  ~MasterLock() {
+    if (!is_taken_) return;
+    caches().mutex.unlock();
+    inside_ = false;
+  }
+  MasterLock(const MasterLock&) = delete;
+  MasterLock& operator=(const MasterLock&) = delete;
+
+  bool is_taken() const { return is_taken_; }
+
+ private:
+  static inline thread_local bool inside_ = false;
+  bool is_taken_;
+};
+
 }  // namespace
 
 // report_stored() reports an access of a byte that `by` has stored.
@@ -258,11 +282,9 @@ void get_past_caches(std::uintptr_t begin, std::uintptr_t end, const Slave& by,
 void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
                 const void* pc, bool past_cache) {
   constexpr std::uintptr_t kLine = DataCache::kLine;
-  // The master's signal handlers store, too.
-  static thread_local bool inside = false;
-  if (std::exchange(inside, true)) return;
   const OwnAllocations own;
-  const std::lock_guard<std::mutex> lock(caches().mutex);
+  const MasterLock lock;
+  if (!lock.is_taken()) return;
   for (std::uintptr_t at = begin / kLine * kLine; at < end; at += kLine) {
     const auto found = caches().holders.find(at);
     if (found == caches().holders.end()) continue;
@@ -284,7 +306,6 @@ void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
       }
     }
   }
-  inside = false;
 }
 
 void not_cached(const volatile void* pointer) {
@@ -298,8 +319,24 @@ void not_cached(const volatile void* pointer) {
     const Allocation block = find_allocation(begin);
     if (block.bytes != 0) begin = block.begin;
   }
-  const std::lock_guard<std::mutex> lock(caches().mutex);
-  if (caches().take(begin)) caches().left_out.emplace_back(begin, end);
+  cached_again(begin, end);
+  const MasterLock lock;
+  if (!lock.is_taken()) return;
+  caches().left_out.emplace_back(begin, end);
+  any_not_cached = true;
+}
+
+void cached_again(std::uintptr_t begin, std::uintptr_t end) {
+  if (!any_not_cached) return;
+  const OwnAllocations own;
+  const MasterLock lock;
+  if (!lock.is_taken()) return;
+  auto& all = caches().left_out;
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [=](const auto& one) {
+                             return begin <= one.first && one.first < end;
+                           }),
+            all.end());
 }
 
 }  // namespace swamp::sunway::check

@@ -86,8 +86,10 @@ void get_past_caches(std::uintptr_t begin, std::uintptr_t end, const Slave& by,
                      const void* pc);
 
 // not_cached() is called for memory that slaves access past their caches from
-// now on: what a pointer points to, or all if it is nullptr.
+// now on: what a pointer points to, or all if it is nullptr. cached_again() is
+// called before memory is freed; what it returns later is cached.
 void not_cached(const volatile void* pointer);
+void cached_again(std::uintptr_t begin, std::uintptr_t end);
 
 }  // namespace swamp::sunway::check
 

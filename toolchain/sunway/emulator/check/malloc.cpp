@@ -21,6 +21,7 @@
 #include <new>
 #include <utility>
 
+#include "toolchain/sunway/emulator/check/cache.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
@@ -130,6 +131,9 @@ void* recorded(void* memory, std::size_t bytes, const void* pc,
 Allocation releasing(void* memory) noexcept {
   if (memory == nullptr || !recording()) return {};
   const Allocation allocation = remove_allocation(memory);
+  if (allocation.bytes != 0) {
+    check::cached_again(allocation.begin, allocation.begin + allocation.bytes);
+  }
   SlaveCheck* slave = allocating_slave();
   if (slave != nullptr && allocation.bytes != 0) {
     slave->main_freed(memory, allocation.bytes);
@@ -246,6 +250,8 @@ void free(void* memory) {
 }
 int munmap(void* memory, std::size_t bytes) {
   ++swamp::sunway::check::release_count;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  check::cached_again(begin, begin + bytes);
   if (SlaveCheck* slave = recording() ? allocating_slave() : nullptr) {
     slave->main_freed(memory, bytes);
   }
