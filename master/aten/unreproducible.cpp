@@ -255,8 +255,8 @@ class Kernel final : public c10::OperatorKernel {
                                                    : is_half_precision());
   }
 
-  // types_of() returns the type of a call whose bits depend on something, by
-  // PyTorch's rules of several tensors and numbers.
+  // types_of() returns the type that a call is computed in, as PyTorch promotes
+  // its tensors and numbers, if its bits depend on something.
   unsigned types_of(const c10::OperatorHandle& op,
                     const torch::jit::Stack& stack) const {
     const auto& arguments = op.schema().arguments();
@@ -269,7 +269,7 @@ class Kernel final : public c10::OperatorKernel {
       if (!x.defined() || !x.is_cpu()) return;
       found |= bit_of(x.scalar_type());
       is_sparse = is_sparse || x.layout() != at::kStrided;
-      // Others have no rules.
+      // PyTorch does not promote them.
       if ((found & kOther) == 0) {
         state = at::native::update_result_type_state(x, state);
       }
@@ -301,6 +301,7 @@ class Kernel final : public c10::OperatorKernel {
     return types != 0 && is_exact(values, types) ? 0 : types;
   }
 
+  // is_exact() takes the arguments of a call.
   bool is_exact(const c10::IValue* values, unsigned types) const {
     switch (row_.exact) {
       case Exact::kProducts: {

@@ -6,7 +6,7 @@ namespace swamp::aten::unreproducible {
 
 constexpr unsigned kFloat = 1, kHalf = 2, kBfloat16 = 4, kDouble = 8,
                    kComplex = 16, kInteger = 32, kOther = 64,
-                   kSparse = 128;  // of floats
+                   kSparse = 128;  // floats in a sparse layout
 // swamp has no kernels of kWide; integers become floats in kNumbers.
 constexpr unsigned k16Bits = kHalf | kBfloat16, kWide = kDouble | kComplex,
                    kFloats = kFloat | kWide, kAll = kFloats | k16Bits,
