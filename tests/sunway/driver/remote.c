@@ -14,15 +14,21 @@ long f(int* p, long id) {
 }
 #else
 enum { kShift = 45 };
+#ifdef __cplusplus
+#include <cstdint>
+#endif
 #ifdef GLOBAL
 GLOBAL kRemote = 1L << 45;
 #elif defined __cplusplus
 namespace sw {
-constexpr long kRemote = 1L << 45;
+constexpr long kBit = 1L << 45;
 }
 #endif
 #ifndef BIT
 #define BIT 1L << 45
 #endif
-long f(int* p, long id) { return *(int*)((long)p + (id << 20) + (BIT)); }
+#ifndef OR
+#define OR +
+#endif
+long f(int* p, long id) { return *(int*)((long)p OR(id << 20) OR(BIT)); }
 #endif

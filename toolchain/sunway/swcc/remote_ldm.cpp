@@ -59,7 +59,7 @@ class Remote {
       while (before > 0 && tokens_[before].text == "(") --before;
       bit = bit || number(i) == kShift;
       slave = slave || number(i) == 1ULL << kSlave ||
-              (number(i) == kSlave && is(before, "<< <<= ="));
+              (number(i) == kSlave && is(before, "<< ="));
     }
     return bit && slave;
   }
@@ -104,15 +104,15 @@ class Remote {
         if (is(first, ") ]")) first = opening(tokens_, first);
       }
     } else {
-      while (first > 0 && tokens_[first - 1].is_name) --first;
+      while (first > 0 && is_type(first - 1)) --first;
     }
-    if (!tokens_[first].is_name || !tokens_[first + 1].is_name ||
+    if (!tokens_[first].is_name || !is_type(first + 1) ||
         is(first, kStatements) ||
-        (first > 0 && !is(first - 1, "; { } ) ] : ::"))) {
+        (first > 0 && !is(first - 1, "; { } ) ] :"))) {
       return 0;
     }
     bool is_internal = false;
-    for (std::size_t at = first; tokens_[at].is_name; ++at) {
+    for (std::size_t at = first; is_type(at); ++at) {
       if (is(at, "extern inline")) return 0;
       is_internal = is_internal || is(at, "static constexpr");
     }
@@ -134,6 +134,13 @@ class Remote {
       }
     }
     return is_internal ? tokens_.size() : 0;
+  }
+  // is_type() returns whether the token can be of a type: std::size_t has two
+  // colons.
+  bool is_type(std::size_t i) const {
+    return tokens_[i].is_name ||
+           (tokens_[i].text == ":" && i > 1 &&
+            (tokens_[i - 1].text == ":" || tokens_[i + 1].text == ":"));
   }
   // is_in_function() returns whether the { at `open` begins a block with
   // statements.

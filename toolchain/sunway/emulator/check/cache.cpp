@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <bitset>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -68,12 +70,23 @@ struct Caches {
   // The caches that have a line.
   std::unordered_map<std::uintptr_t, std::vector<DataCache*>> holders;
   // Begin and end of memory that is not cached.
-  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> left_out;
+  std::map<std::uintptr_t, std::uintptr_t> left_out;
 
   bool take(std::uintptr_t address) const {
-    return std::none_of(left_out.begin(), left_out.end(), [=](const auto& one) {
-      return one.first <= address && address < one.second;
-    });
+    const auto next = left_out.upper_bound(address);
+    return next == left_out.begin() || std::prev(next)->second <= address;
+  }
+  void leave_out(std::uintptr_t begin, std::uintptr_t end) {
+    take_again(begin, end);
+    if (take(begin)) {
+      left_out[begin] = end;
+    } else {
+      std::uintptr_t& last = std::prev(left_out.upper_bound(begin))->second;
+      last = std::max(last, end);
+    }
+  }
+  void take_again(std::uintptr_t begin, std::uintptr_t end) {
+    left_out.erase(left_out.lower_bound(begin), left_out.lower_bound(end));
   }
 };
 Caches& caches() {
@@ -133,8 +146,7 @@ std::unique_ptr<DataCache> DataCache::make(const Slave& slave) {
          {swamp_uncached_bounds, swamp_uncached_zero_bounds,
           swamp_shared_ldm_bounds}) {
       if (bounds == nullptr) continue;
-      caches().left_out.emplace_back(address_of(bounds[0]),
-                                     address_of(bounds[1]));
+      caches().leave_out(address_of(bounds[0]), address_of(bounds[1]));
     }
   }
   return std::make_unique<DataCache>(slave);
@@ -319,10 +331,9 @@ void not_cached(const volatile void* pointer) {
     const Allocation block = find_allocation(begin);
     if (block.bytes != 0) begin = block.begin;
   }
-  cached_again(begin, end);
   const MasterLock lock;
   if (!lock.is_taken()) return;
-  caches().left_out.emplace_back(begin, end);
+  caches().leave_out(begin, end);
   any_not_cached = true;
 }
 
@@ -331,12 +342,7 @@ void cached_again(std::uintptr_t begin, std::uintptr_t end) {
   const OwnAllocations own;
   const MasterLock lock;
   if (!lock.is_taken()) return;
-  auto& all = caches().left_out;
-  all.erase(std::remove_if(all.begin(), all.end(),
-                           [=](const auto& one) {
-                             return begin <= one.first && one.first < end;
-                           }),
-            all.end());
+  caches().take_again(begin, end);
 }
 
 }  // namespace swamp::sunway::check
