@@ -132,19 +132,11 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
   (void)d, (void)x, (void)lane, (void)store;
   return 0;
 #else
-  constexpr std::size_t kWidth = hn::MaxLanes(D());
   const std::size_t words = x.terms / kWordTerms<Format> / 4 * 4;
   std::size_t w = 0;
-  // prefetch() prefetches a line that is packed after these lanes.
-  const auto prefetch = [&] {
-    for (std::size_t i = 0; i < kWidth; ++i) {
-      hwy::Prefetch(x.at(lane + kWidth + i, w * kWordTerms<Format>));
-    }
-  };
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (kWidth == 16) {
+  if constexpr (hn::MaxLanes(D()) == 16) {
     for (; w + 8 <= words; w += 8) {
-      if (w % 16 == 0) prefetch();
       hn::Vec<D> word[8];
       transposed_lines(x, lane, w, word);
       for (std::size_t i = 0; i < 8; ++i) store(w + i, word[i]);
@@ -152,7 +144,6 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
   }
 #endif
   for (; w < words; w += 4) {
-    if (w % 16 == 0) prefetch();
     hn::Vec<D> word[4];
     transposed_words(d, x, lane, w, word);
     for (std::size_t i = 0; i < 4; ++i) store(w + i, word[i]);
