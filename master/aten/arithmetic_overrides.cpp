@@ -113,30 +113,33 @@ struct IndexSum {
            source.is_floating_point() && !alpha.isComplex() &&
            !alpha.isBoolean();
   }
+  // sum() calls PyTorch's own, stock(source, alpha).
+  template <class Stock>
+  static decltype(auto) sum(const Tensor& source, const Scalar& alpha,
+                            const Stock& stock) {
+    if (!is_taken(source, alpha)) return stock(source, alpha);
+    const Guard guard;
+    return stock(at::mul(source, alpha), 1);
+  }
   static Tensor value(const Tensor& a, std::int64_t dim, const Tensor& index,
                       const Tensor& source, const Scalar& alpha) {
-    if (!is_taken(source, alpha)) {
-      return at::cpu::index_add(a, dim, index, source, alpha);
-    }
-    const Guard guard;
-    return at::cpu::index_add(a, dim, index, at::mul(source, alpha), 1);
+    return sum(source, alpha, [&](const Tensor& x, const Scalar& factor) {
+      return at::cpu::index_add(a, dim, index, x, factor);
+    });
   }
   static Tensor& in_place(Tensor& a, std::int64_t dim, const Tensor& index,
                           const Tensor& source, const Scalar& alpha) {
-    if (!is_taken(source, alpha)) {
-      return at::cpu::index_add_(a, dim, index, source, alpha);
-    }
-    const Guard guard;
-    return at::cpu::index_add_(a, dim, index, at::mul(source, alpha), 1);
+    return sum(source, alpha,
+               [&](const Tensor& x, const Scalar& factor) -> Tensor& {
+                 return at::cpu::index_add_(a, dim, index, x, factor);
+               });
   }
   static Tensor& out(const Tensor& a, std::int64_t dim, const Tensor& index,
                      const Tensor& source, const Scalar& alpha, Tensor& out) {
-    if (!is_taken(source, alpha)) {
-      return at::cpu::index_add_outf(a, dim, index, source, alpha, out);
-    }
-    const Guard guard;
-    return at::cpu::index_add_outf(a, dim, index, at::mul(source, alpha), 1,
-                                   out);
+    return sum(source, alpha,
+               [&](const Tensor& x, const Scalar& factor) -> Tensor& {
+                 return at::cpu::index_add_outf(a, dim, index, x, factor, out);
+               });
   }
 };
 

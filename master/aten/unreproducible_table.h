@@ -200,18 +200,16 @@ constexpr Names kNames[] = {
      "_batch_norm_with_update batch_norm_backward"},
     {kWide,
      "pow.Scalar logit_backward sigmoid_backward tanh_backward silu "
-     "silu_backward "
-     "mish mish_backward gelu gelu_backward elu elu_backward softplus "
-     "softplus_backward log_sigmoid_forward log_sigmoid_backward glu "
+     "silu_backward mish mish_backward gelu gelu_backward elu elu_backward "
+     "softplus softplus_backward log_sigmoid_forward log_sigmoid_backward glu "
      "glu_backward _softmax _softmax_backward_data _log_softmax "
-     "_log_softmax_backward_data _safe_softmax logcumsumexp "
-     "native_layer_norm native_layer_norm_backward native_group_norm "
-     "native_group_norm_backward native_batch_norm "
-     "native_batch_norm_backward "
+     "_log_softmax_backward_data _safe_softmax logcumsumexp native_layer_norm "
+     "native_layer_norm_backward native_group_norm native_group_norm_backward "
+     "native_batch_norm native_batch_norm_backward "
      "_scaled_dot_product_flash_attention_for_cpu "
-     "_scaled_dot_product_flash_attention_for_cpu_backward "
-     "baddbmm addbmm dot vdot convolution convolution_backward "
-     "_ctc_loss _ctc_loss_backward binary_cross_entropy"},
+     "_scaled_dot_product_flash_attention_for_cpu_backward baddbmm addbmm dot "
+     "vdot convolution convolution_backward _ctc_loss _ctc_loss_backward "
+     "binary_cross_entropy"},
     {kComplex,
      "reciprocal addcmul lerp.Scalar lerp.Tensor addcdiv angle cumprod"},
 };

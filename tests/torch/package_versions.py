@@ -1,7 +1,7 @@
 """What swamp_torch writes counts in the versions of tensors: once for each write, as
 with PyTorch's own operators, so that a backward pass that needs the old values raises.
-package_operators.py has the operators swamp::*, one of which clip_grad_norm_(),
-zero_grad() and moving averages call once."""
+package_operators.py tests the operators swamp::*; clip_grad_norm_(), zero_grad() and
+moving averages call one of them once."""
 
 from optimizers import CASES
 from support import DTYPES, TestCase, main

@@ -76,10 +76,10 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             on CPUs without fused multiply-add. ``add`` and ``sub`` with ``alpha``,
             ``addcmul``, ``lerp``, products, ``abs``, ``sgn`` and ``neg`` of complex
             numbers, ``polar`` with its gradient, ``index_add`` with ``alpha``,
-            ``linspace``, ``arange`` and ``uniform_`` are composed of operators that round each operation. Sums and the norms' statistics are
-            computed in float64 and rounded once. float32 activations are
-            computed in float64 (errors: 0.501 units in the last place), in 0.2 to 30
-            times PyTorch's time. In a thread that flushes subnormal numbers
+            ``linspace``, ``arange`` and ``uniform_`` are composed of operators that
+            round each operation. Sums and the norms' statistics are computed in float64
+            and rounded once. float32 activations are computed in float64 (errors: 0.501
+            units in the last place), in 0.2 to 30 times PyTorch's time. In a thread that flushes subnormal numbers
             (``torch.set_flush_denormal``), 16-bit activations of arguments beyond 87
             may be 0 or inf. Operators that swamp does not replace may still depend
             on the number of threads or on the CPU (below). So do products whose
@@ -187,8 +187,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     differ. PyTorch's on one thread are ``put_`` and ``index_put(accumulate=True)``, the
     gradients of ``x[index]`` and ``take``, and ``prod`` of a whole tensor, so
     numbers are added in the order of the indices; ``sum``, ``nansum``, ``mean``, ``var``,
-    ``std`` and losses of float64 and complex numbers, and ``histogram``. ``dot``, ``mv`` and ``addmv`` are one
-    chain of sums for each element.
+    ``std`` and losses of float64 and complex numbers, and ``histogram``. ``dot``, ``mv``
+    and ``addmv`` are one chain of sums for each element.
     """
     _ops.set_unreproducible(index_of("unreproducible", unreproducible, _UNREPRODUCIBLE))
     _compile.set_unreproducible(unreproducible)
