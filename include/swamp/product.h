@@ -55,7 +55,8 @@ struct Runs {
 
 /// Gather describes matrices whose elements are not at fixed steps, such as the
 /// windows of a convolution: element (r, c) of matrix i is data[i * batch_step
-/// + place of row r + place of column c]. Elements may be read several times.
+/// + place of row r + place of column c]. Elements may be read several times, and
+/// what lies between the first and the last element of a matrix may be read.
 struct Gather {
   Runs rows;     ///< places of the rows
   Runs columns;  ///< places of the columns; length 1 in one of the two

@@ -11,6 +11,7 @@
 // backward pass then computes the logits again.
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
@@ -111,15 +112,20 @@ void require_arguments(const Tensor& input, const Tensor& weight,
 }
 
 // multiply() sets out to factor * (a * b) + self; self may be undefined, or
-// out. On CPUs where swamp's product is slow it is PyTorch's, in float32; on
-// CPUs with tiles for the dtype PyTorch's in that, which rounds the product,
-// unless that may overflow.
+// out. On CPUs where swamp's product is slow it is PyTorch's, in float32. On
+// CPUs with tiles for the dtype it is PyTorch's in that: logits as linear()
+// computes them, and gradients of bfloat16, of which each product is rounded;
+// those of float16 might overflow.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, float factor,
               const Tensor& self) {
   const at::ScalarType type = a.scalar_type();
-  const bool by_tiles = !is_reproducible() && has_tiles(type) &&
-                        (type != at::kHalf || out.scalar_type() == type);
-  if (has_product() && !by_tiles) {
+  const bool has_fast = !is_reproducible() && has_tiles(type);
+  if (has_fast && factor == 1 && out.scalar_type() == type) {
+    out.copy_(self.defined() ? at::addmm(self, a, b) : at::mm(a, b));
+    return;
+  }
+  const bool is_rounded = has_fast && type == at::kBFloat16;
+  if (has_product() && !is_rounded) {
     ProductOptions options{factor, 1, nullptr};
     Matrices added;
     if (self.defined()) {
@@ -129,7 +135,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, float factor,
     product(matrices_of(out), matrices_of(a), matrices_of(b), options);
     return;
   }
-  const at::ScalarType used = by_tiles ? type : at::kFloat;
+  const at::ScalarType used = is_rounded ? type : at::kFloat;
   Tensor sum = at::mm(a.to(used), b.to(used)).to(at::kFloat).mul_(factor);
   if (self.defined()) sum.add_(self);
   out.copy_(sum);

@@ -425,8 +425,8 @@ Tensor rms_norm(const Tensor& x, c10::SymIntArrayRef sizes,
 // embedding_backward() is PyTorch's kernel, which adds the rows in their order.
 // It scales a row by fused multiply-add where the CPU has one; with
 // `reproducible` the rows are scaled before, in float32.
-// swamp::_embedding_dense_backward is the same for inductor, which adds the rows
-// by atomics, in any order.
+// swamp::_embedding_dense_backward is the same for inductor, which adds the
+// rows by atomics, in any order.
 Tensor embedding_backward(const Tensor& grad, const Tensor& indices,
                           c10::SymInt num_weights, c10::SymInt padding_idx,
                           bool scale_grad_by_freq) {
@@ -435,20 +435,22 @@ Tensor embedding_backward(const Tensor& grad, const Tensor& indices,
                             grad.options());
   }
   const at::ScalarType type = grad.scalar_type();
+  const at::ScalarType index_type = indices.scalar_type();
   if (scale_grad_by_freq && is_reproducible() && is_real(type) &&
-      indices.numel() != 0) {
+      (index_type == at::kLong || index_type == at::kInt) &&
+      grad.numel() != 0) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     const at::ScalarType wide = type == at::kDouble ? type : at::kFloat;
-    const Tensor scales = at::bincount(indices.flatten())
+    const Tensor all = indices.flatten();
+    const Tensor scales = at::bincount(all)
                               .to(at::kDouble)
                               .reciprocal()
                               .to(wide)
-                              .index_select(0, indices.flatten())
-                              .view_as(indices)
-                              .unsqueeze(-1);
+                              .index_select(0, all)
+                              .unsqueeze(1);
+    const Tensor rows = grad.to(wide).reshape({all.numel(), -1}) * scales;
     return at::cpu::embedding_dense_backward_symint(
-               grad.to(wide) * scales, indices, std::move(num_weights),
-               std::move(padding_idx), false)
+               rows, all, std::move(num_weights), std::move(padding_idx), false)
         .to(type);
   }
   return at::cpu::embedding_dense_backward_symint(

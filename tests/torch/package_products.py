@@ -119,13 +119,19 @@ attention = lambda: F.scaled_dot_product_attention(x, y, y)
 swamp_torch.enable(half_precision=True)
 ours = attention()
 loss = swamp_torch.functional.linear_cross_entropy(x[0, 0], w, labels)
+large = torch.full((4, 64), 32.0).half()
+weight, bias = torch.zeros(5, 64).half(), torch.zeros(5).half()
+weight[0], bias[0] = 34.2, -20000  # their product alone would be inf
+zero = swamp_torch.functional.linear_cross_entropy(
+    large, weight, torch.zeros(4).long(), bias).item()
 swamp_torch.disable()
 exact = F.cross_entropy(F.linear(x[0, 0].double(), w.double()), labels)
-print(torch.equal(ours, attention()), abs(loss.item() / exact.item() - 1) < 1e-3)
+print(torch.equal(ours, attention()), abs(loss.item() / exact.item() - 1) < 1e-3,
+      zero)
 """, ONEDNN_MAX_CPU_ISA=limit)
             self.assertEqual(done.returncode, 0, done.stderr)
             is_stock = has_tiles and limit != "AVX512_CORE_BF16"
-            self.assertEqual(done.stdout, f"{is_stock} True\n", limit)
+            self.assertEqual(done.stdout, f"{is_stock} True 0.0\n", limit)
 
     def test_blocks(self):
         """Products that are computed in parts."""
