@@ -4,6 +4,8 @@
 #ifndef SWAMP_BENCH_CRITICAL_PATH_H_
 #define SWAMP_BENCH_CRITICAL_PATH_H_
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -18,6 +20,32 @@ using Clock = std::chrono::steady_clock;
 inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
+
+// Times is the time that passed, to which other programs add, and the processor
+// time of the calling thread, to which only the question for it adds.
+struct Times {
+  double passed, processor;
+
+  static Times now() {
+    const double processor = processor_now();
+    return {seconds_since({}), processor};
+  }
+  // until_now() returns the times since these. No question for the processor
+  // time is part of what passed.
+  Times until_now() const {
+    const double now = seconds_since({});
+    return {now - passed, processor_now() - processor};
+  }
+  double least() const { return std::min(passed, processor); }
+
+ private:
+  static double processor_now() {
+    timespec used{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) +
+           1e-9 * static_cast<double>(used.tv_nsec);
+  }
+};
 
 // CriticalPath is what a call takes on `slaves` slaves that run at the same
 // time and do not slow each other down.
@@ -38,34 +66,35 @@ struct CriticalPath {
 
 // SlavesInTurn is a backend of one thread. A call is measured several times,
 // each time between begin() and end(), and must make the same launches: the
-// least time of each slave counts, because other programs only add time.
+// least time of each slave counts.
 class SlavesInTurn final : public runtime::Backend {
  public:
   explicit SlavesInTurn(int slaves) : slaves_(slaves) {}
 
   void begin() {
     next_ = 0;
-    inside_ = 0;
-    begin_ = Clock::now();
+    begin_ = Times::now();
   }
   void end() {
-    const double outside = seconds_since(begin_) - inside_;
+    const double outside = begin_.until_now().least();
     master_ = calls_++ == 0 ? outside : std::min(master_, outside);
   }
 
   void run(const runtime::Launch& launch) override {
-    const Clock::time_point before = Clock::now();
+    const Times before = Times::now();
     if (next_ == launches_.size()) launches_.emplace_back();
     std::vector<double>& least = launches_[next_++];
     const auto count = static_cast<std::size_t>(launch.slaves);
     least.resize(count, 1e30);
     for (int i = 0; i < launch.slaves; ++i) {
-      const Clock::time_point slave = Clock::now();
+      const Times slave = Times::now();
       runtime::run_slaves(launch, i, i + 1, 0);
       double& time = least[static_cast<std::size_t>(i)];
-      time = std::min(time, seconds_since(slave));
+      time = std::min(time, slave.until_now().least());
     }
-    inside_ += seconds_since(before);
+    // As if it took no time.
+    const Times spent = before.until_now();
+    begin_ = {begin_.passed + spent.passed, begin_.processor + spent.processor};
   }
 
   // As many workers, so that run_parts() divides what the master prepares.
@@ -92,8 +121,7 @@ class SlavesInTurn final : public runtime::Backend {
   std::vector<std::vector<double>> launches_;  // the least time of each slave
   std::size_t next_ = 0;                       // launch of this call
   int calls_ = 0;
-  Clock::time_point begin_;
-  double inside_ = 0;
+  Times begin_{};  // of this call, later by what its launches took
   double master_ = 0;
 };
 

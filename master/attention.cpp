@@ -228,29 +228,31 @@ struct AttentionForward : Attention {
     // one, the second one, and so on, so that neighbours have equal sums.
     const std::size_t per_head = positions.size();
     const auto panel_of = [&](std::size_t segment) {
-      const std::size_t i = segment % per_head;
-      return segment - i + (i % 2 == 0 ? i / 2 : per_head - 1 - i / 2);
+      return segment % 2 == 0 ? segment / 2 : per_head - 1 - segment / 2;
     };
-    for (std::size_t segment = 0; segment < count; ++segment) {
-      const std::size_t i = panel_of(segment);
-      const AttentionPosition& position = positions[i % per_head];
-      const std::int64_t last =
-          position.visible + static_cast<std::int64_t>(panels.rows_of(i)) - 1;
-      const bool wanted =
-          wants(first_row + panels.flat_row(i), panels.rows_of(i));
-      const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
-          last, 0, wanted ? static_cast<std::int64_t>(k.rows) : 0));
-      const std::size_t first_key = key_head(first + panels.head(i)) * k.rows;
-      table.add(keys, {row(k, first_key), row(v, first_key),
-                       packed + i * packed_floats,
-                       mask.values(panels.head(i), i % per_head), &position});
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t first_key = key_head(first + head) * k.rows;
+      for (std::size_t segment = 0; segment < per_head; ++segment) {
+        const std::size_t i = panel_of(segment), at = i * panels.lanes;
+        const std::size_t panel_rows = std::min(panels.lanes, q.rows - at);
+        const AttentionPosition& position = positions[i];
+        const std::int64_t last =
+            position.visible + static_cast<std::int64_t>(panel_rows) - 1;
+        const bool wanted = wants(first_row + head * q.rows + at, panel_rows);
+        const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
+            last, 0, wanted ? static_cast<std::int64_t>(k.rows) : 0));
+        table.add(keys, {row(k, first_key), row(v, first_key),
+                         packed + (head * per_head + i) * packed_floats,
+                         mask.values(head, i), &position});
+      }
     }
     workspace.run(machine, table.list(), state_bytes());
 
     std::vector<const void*> states(count, empty);
     workspace.for_each_partial<float>(
         table.list(), [&](std::size_t segment, const float& state) {
-          states[panel_of(segment)] = &state;
+          const std::size_t i = segment % per_head;
+          states[segment - i + panel_of(i)] = &state;
         });
     finish(panels, first_row, states);
   }
@@ -261,9 +263,13 @@ struct AttentionForward : Attention {
       Workspace& workspace = Workspace::of_this_thread();
       const PanelOperations output = output_operations();
       RowTable outputs = output.table(panels.count(), workspace.segments());
-      for (std::size_t i = 0; i < panels.count(); ++i) {
-        const std::size_t at = first_row + panels.flat_row(i);
-        outputs.add(1, {row(out, at), states[i], lse + at}, panels.is_last(i));
+      std::size_t i = 0;
+      for (std::size_t head = 0; head < panels.heads; ++head) {
+        for (std::size_t at = 0; at < q.rows; at += panels.lanes, ++i) {
+          const std::size_t first = first_row + head * q.rows + at;
+          outputs.add(1, {row(out, first), states[i], lse + first},
+                      q.rows - at < panels.lanes ? 1 : 0);
+        }
       }
       workspace.run(machine, outputs.list());
     };

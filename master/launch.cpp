@@ -102,8 +102,13 @@ void Workspace::make_ranges(const Machine::Impl& machine,
       machine, list.traffic_bytes + kSegmentBytes * list.table.count);
   runtime::SlaveRange* ranges =
       ranges_.reserve(static_cast<std::size_t>(division.slaves));
-  slaves_ = partition(SegmentCounts(list.table, list.grains, list.chunks),
-                      list.traffic_bytes, division.slaves, ranges);
+  const SegmentCounts counts(list.table, list.grains, list.chunks);
+  // Grains of a list of tensors are small and equal, and its passes should have
+  // the same borders between core groups, whatever their number of slaves.
+  const bool is_tensors = list.grains.joins_small || list.chunks != nullptr;
+  slaves_ = (is_tensors ? partition<Shares::of_all, SegmentCounts>
+                        : partition<Shares::of_rest, SegmentCounts>)(
+      counts, list.traffic_bytes, division.slaves, ranges);
   workers_ = division.workers;
 }
 

@@ -180,20 +180,36 @@ struct Position {
   std::size_t unit;
 };
 
+// Edge is a place between two grains, and the traffic before it.
+struct Edge {
+  Position at;
+  std::uint64_t bytes;
+};
+
 // nearest_edge() returns the edge of the run's grains that is nearest to
-// `bytes` after the run's start.
+// `bytes`, of those with at least `least` bytes before them. `before` is the
+// traffic before the run.
 template <class List>
-Position nearest_edge(const List& list, const GrainRun& run,
-                      std::uint64_t bytes) noexcept {
+Edge nearest_edge(const List& list, const GrainRun& run, std::uint64_t before,
+                  std::uint64_t bytes, std::uint64_t least) noexcept {
   std::uint64_t grain_bytes = run.bytes;
   if (run.grains > 1) {
     grain_bytes = static_cast<std::uint64_t>(run.grain_units) *
                   list.unit_traffic(run.begin_tensor);
   }
-  const std::uint64_t grain = (bytes + grain_bytes / 2) / grain_bytes;
-  if (grain >= run.grains) return {run.end_tensor, 0};
-  return {run.begin_tensor, static_cast<std::size_t>(grain) * run.grain_units};
+  std::uint64_t grain = (bytes - before + grain_bytes / 2) / grain_bytes;
+  if (before + grain * grain_bytes < least) ++grain;
+  if (grain >= run.grains) return {{run.end_tensor, 0}, before + run.bytes};
+  return {
+      {run.begin_tensor, static_cast<std::size_t>(grain) * run.grain_units},
+      before + grain * grain_bytes};
 }
+
+// Shares is what the ranges of a partition are. Equal parts of what the ranges
+// before have left: all that follow even out what one of them has too much or
+// too little. Or parts between multiples of the mean, which core groups have
+// whatever their number of slaves, and saved states of sharded optimizers.
+enum class Shares { of_rest, of_all };
 
 // partition() is step two, grains -> slaves: at most `slaves` contiguous ranges
 // of nearly equal bytes, none of them empty unless the list is. `traffic_bytes`
@@ -202,18 +218,24 @@ Position nearest_edge(const List& list, const GrainRun& run,
 //
 // If the list has chunks and its rule does not join small tensors, only chunks
 // in which ranges end are visited.
-template <class List>
+template <Shares kShares = Shares::of_rest, class List>
 int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
               runtime::SlaveRange* ranges) noexcept {
   const auto n = static_cast<std::uint64_t>(slaves);
-  const auto target = [&](std::uint64_t slave) {  // traffic * slave / n
-    return traffic_bytes / n * slave + traffic_bytes % n * slave / n;
-  };
   int made = 0;
-  Position begin{0, 0};
-  const auto close = [&](Position end) {
-    if (end.tensor == begin.tensor && end.unit == begin.unit) return;
-    ranges[made++] = {begin.tensor, begin.unit, end.tensor, end.unit};
+  Edge begin{{0, 0}, 0};
+  const auto target = [&](std::uint64_t slave) {
+    if (kShares == Shares::of_all) {  // traffic * slave / n
+      return traffic_bytes / n * slave + traffic_bytes % n * slave / n;
+    }
+    return begin.bytes + (traffic_bytes - begin.bytes) / (n - slave + 1);
+  };
+  const auto close = [&](const Edge& end) {
+    if (end.at.tensor == begin.at.tensor && end.at.unit == begin.at.unit) {
+      return;
+    }
+    ranges[made++] = {begin.at.tensor, begin.at.unit, end.at.tensor,
+                      end.at.unit};
     begin = end;
   };
   if (n > 1) {
@@ -237,7 +259,11 @@ int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
         const bool has_edge = next < before + bytes;
         if (!has_edge || bytes <= small) {
           if (has_edge) {
-            close({next - before < bytes / 2 ? i : end, 0});
+            const bool is_first =
+                next - before < bytes / 2 &&
+                (kShares == Shares::of_all || before > begin.bytes);
+            close(is_first ? Edge{{i, 0}, before}
+                           : Edge{{end, 0}, before + bytes});
             next = target(++slave);
           }
           before += bytes;
@@ -246,14 +272,16 @@ int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
       }
       for_each_grain_run(list, i, end, units, [&](const GrainRun& run) {
         while (slave < n && next < before + run.bytes) {
-          close(nearest_edge(list, run, next - before));
+          close(nearest_edge(
+              list, run, before, next,
+              kShares == Shares::of_rest ? begin.bytes + 1 : 0));
           next = target(++slave);
         }
         before += run.bytes;
       });
     }
   }
-  close({list.size(), 0});
+  close({{list.size(), 0}, traffic_bytes});
   if (made == 0) ranges[made++] = {0, 0, 0, 0};
   return made;
 }

@@ -217,6 +217,7 @@ struct Panels : ProductCall {
     operation.scratch_bytes = static_cast<std::uint32_t>(
         slave::product_scratch_bytes(args.block_rows, args.block_terms,
                                      blocks.gathers ? bytes() : 0) +
+        (blocks.gathers ? slave::product_places_bytes(args.terms) : 0) +
         (args.scale_terms == 0 ? 0 : slave::kProductTileBytes));
     operation.traffic_bytes = traffic_of_row(args.terms, args.columns);
     return operation;

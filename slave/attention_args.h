@@ -143,7 +143,7 @@ struct AttentionDot {
 
 inline constexpr std::size_t kAttentionLanes = 16;
 inline constexpr std::size_t kMaxAttentionLanes = 64;
-inline constexpr std::size_t kMaxAttentionColumns = 256;
+inline constexpr std::size_t kMaxAttentionColumns = 512;
 inline constexpr std::size_t kMaxAttentionKeys = 32;
 inline constexpr std::size_t kAttentionQueries = 16;
 inline constexpr std::size_t kAttentionGrain = 256;  // of queries, or of keys
@@ -155,7 +155,10 @@ inline constexpr std::size_t kAttentionLines = 16;   // of attention_sum
 constexpr std::size_t attention_keys(std::size_t columns,
                                      std::size_t value_columns) noexcept {
   const std::size_t most = std::max(columns, value_columns);
-  return most <= 64 ? kMaxAttentionKeys : most <= 128 ? 16 : 8;
+  return most <= 64    ? kMaxAttentionKeys
+         : most <= 128 ? 16
+         : most <= 256 ? 8
+                       : 4;
 }
 
 // AttentionPosition is what causal attention hides in a segment: lane i sees

@@ -19,11 +19,6 @@ namespace {
 constexpr std::size_t kPositions = kTileRows < 12 ? 2 : 4;
 constexpr std::size_t kMostTerms = std::min<std::size_t>(kMostSums, 24);
 
-template <class Visit, std::size_t... k>
-HWY_INLINE void for_constants(const Visit& visit, std::index_sequence<k...>) {
-  (visit(std::integral_constant<std::size_t, k>()), ...);
-}
-
 // weight_sums() continues kSums chains over `positions` vectors of gradients,
 // `step` floats apart: each is of a term, times x at the positions' offsets. Of
 // each pair of positions the second comes first.

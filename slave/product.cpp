@@ -58,6 +58,11 @@ struct Product {
   bool pairs;
   bool direct;  // the result is the rounded sums
   bool non_temporal;
+  // Of a gathered a in place: whether its rows or its terms are neighbours in
+  // memory, the places of its words, and the least exponent of pairs.
+  enum class Neighbours { none, rows, terms } neighbours = Neighbours::none;
+  const std::size_t* places = nullptr;
+  std::uint32_t least = 0;
 
   Product(const ProductArgs& arguments, const Tile& tile)
       : args(arguments),
@@ -86,7 +91,80 @@ struct Product {
                      (reinterpret_cast<std::uintptr_t>(out) |
                       tile.layout[At::out].unit_step) %
                              sizeof(VF) ==
-                         0) {}
+                         0) {
+    if (args.row_runs.begins == nullptr) return;
+    auto* const memory = reinterpret_cast<std::size_t*>(packed);
+    packed += product_places_bytes(args.terms);
+    places = memory;
+    if constexpr (std::is_same<In, Float32>::value) {
+      neighbours = neighbours_of_floats(memory);
+    } else if constexpr (kHasPairs) {
+      if (pairs && find_pairs(memory, tile.count)) {
+        neighbours = Neighbours::terms;
+      }
+    }
+  }
+
+  static constexpr bool kHasPairs =
+      HWY_TARGET == HWY_AVX3 && std::is_same<In, BFloat16>::value;
+
+  // for_runs() calls visit(t, place) for the first of each `step` terms.
+  template <class Visit>
+  HWY_INLINE void for_runs(std::size_t step, const Visit& visit) const {
+    const ProductRuns& runs = args.term_runs;
+    std::size_t run = args.first_term / runs.length,
+                offset = args.first_term % runs.length;
+    for (std::size_t t = 0; t < args.terms; t += step, offset += step) {
+      if (offset == runs.length) ++run, offset = 0;
+      visit(t, runs.begins[run] + offset);
+    }
+  }
+  // has_groups() returns whether each `count` terms are neighbours.
+  HWY_INLINE bool has_groups(std::size_t count) const {
+    return args.term_runs.length % count == 0 && args.first_term % count == 0 &&
+           args.terms % count == 0;
+  }
+
+  // neighbours_of_floats() sets `to` to the places of words; those that are
+  // only prefetched are in the memory of packed rows.
+  HWY_INLINE Neighbours neighbours_of_floats(std::size_t* to) const {
+    if (has_groups(2)) {
+      for_runs(2, [&](std::size_t t, std::size_t place) {
+        to[t / 2] = place * sizeof *a;
+      });
+      return Neighbours::terms;
+    }
+    if (args.row_runs.length < kRows) return Neighbours::none;
+    for_runs(1, [&](std::size_t t, std::size_t place) {
+      to[place_of(t, args.terms)] = place;
+    });
+    std::fill_n(to + args.terms, RowsInPlace::kWordsAhead, std::size_t{0});
+    return Neighbours::rows;
+  }
+
+  // find_pairs() sets `to` to the places of words, and `least`. It returns
+  // false if the pairs of `count` rows are not in memory, or so far apart that
+  // finding their least exponent takes long.
+  HWY_INLINE bool find_pairs(std::size_t* to, std::size_t count) {
+    if (!has_groups(4) || args.terms == 0) return false;
+    std::size_t begin = ~std::size_t{0}, end = 0, first_row = begin,
+                last_row = 0;
+    for_runs(4, [&](std::size_t t, std::size_t place) {
+      to[t / 4] = place * sizeof *a;
+      begin = std::min(begin, place);
+      end = std::max(end, place + 4);
+    });
+    for (std::size_t r = first; r < first + count; ++r) {
+      const std::size_t place = args.row_runs.place(r);
+      first_row = std::min(first_row, place);
+      last_row = std::max(last_row, place);
+    }
+    begin += first_row;
+    end += last_row;
+    if (end - begin > count * args.terms) return false;
+    least = least_exponent(a + begin, end - begin);
+    return true;
+  }
 
   // pack_rows() packs a part of the rows and terms, in slivers.
   HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
@@ -159,8 +237,10 @@ struct Product {
     const std::size_t most = args.scale_terms;
     for (std::size_t t = 0; t < terms; t += most) {
       const std::size_t words = pairs ? t / 2 : t, step = (term + t) / most;
-      add_words(height, sliver, a_words + words * a_step, a_step, {0, panel, 0},
-                panel, words_of(panel) + words * kProductLanes,
+      add_words(height,
+                Packed{exponent_of(sliver), a_words + words * a_step, a_step,
+                       0},
+                {panel, 0}, panel, words_of(panel) + words * kProductLanes,
                 std::min(most, terms - t), pairs, {nullptr, kProductLanes},
                 chain);
       float b_factors[kProductLanes] = {};
@@ -215,7 +295,8 @@ struct Product {
     for (std::size_t r = 0; r < rows;) {
       std::size_t height = sliver_rows(rows - r), sliver_step = height;
       const float* words = words_of(sliver);
-      Ahead ahead{0, next + r / kRows * tile_bytes, next_step};
+      const Ahead ahead{next + r / kRows * tile_bytes, next_step};
+      std::size_t a_ahead = 0;
       if (args.packed_rows != 0) {
         const std::size_t at = first + row + r, lane = at % kMaxProductRows;
         height = std::min(height, sliver_rows(kMaxProductRows - lane));
@@ -223,9 +304,14 @@ struct Product {
         sliver = panel_of(reinterpret_cast<const std::byte*>(a),
                           at / kMaxProductRows, kMaxProductRows, term);
         words = words_of(sliver) + lane;
-        ahead.a = product_packed_bytes(args.terms, args.block_terms,
+        a_ahead = product_packed_bytes(args.terms, args.block_terms,
                                        kMaxProductRows, pairs) /
                   4;
+      }
+      if (neighbours == Neighbours::rows) {  // of one run
+        const std::size_t length = args.row_runs.length,
+                          left = length - (first + row + r) % length;
+        height = std::min(height, sliver_rows(left));
       }
       Element* const result = at(out, out_at, row + r, column);
       Sums to{local, kProductLanes};
@@ -234,8 +320,29 @@ struct Product {
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
       const auto add = [&](const auto& target) HWY_ATTR {
-        add_words(height, sliver, words, sliver_step, ahead, panel,
-                  words_of(panel), terms, pairs, from, target);
+        const auto add_of = [&](const auto& left) HWY_ATTR {
+          add_words(height, left, ahead, panel, words_of(panel), terms, pairs,
+                    from, target);
+        };
+        const std::size_t at = first + row + r;
+        if constexpr (std::is_same<In, Float32>::value || kHasPairs) {
+          if (neighbours == Neighbours::terms) {
+            const std::byte* rows_of_a[kRows];
+            for (std::size_t i = 0; i < height; ++i) {
+              rows_of_a[i] = reinterpret_cast<const std::byte*>(
+                  a + args.row_runs.place(at + i));
+            }
+            return add_of(TermsInPlace<kHasPairs>{
+                least, rows_of_a, places + term / (kHasPairs ? 4 : 2)});
+          }
+        }
+        if constexpr (std::is_same<In, Float32>::value) {
+          if (neighbours == Neighbours::rows) {
+            return add_of(RowsInPlace{0, a + args.row_runs.place(at),
+                                      places + term});
+          }
+        }
+        add_of(Packed{exponent_of(sliver), words, sliver_step, a_ahead});
       };
       if (args.scale_terms != 0 && terms != 0) {
         add_scaled(height, sliver, words, sliver_step, panel, row + r, column,
@@ -277,7 +384,9 @@ struct Product {
       do {  // once without terms
         const std::size_t block =
             std::min<std::size_t>(args.block_terms, terms - term);
-        if (args.packed_rows == 0) pack_rows(row, rows, term, block);
+        if (args.packed_rows == 0 && neighbours == Neighbours::none) {
+          pack_rows(row, rows, term, block);
+        }
         for (std::size_t c = 0; c < args.columns; c += kProductLanes) {
           panel(row, rows, c, term, block);
         }

@@ -207,6 +207,12 @@ constexpr std::size_t product_scratch_bytes(
          block_rows * block_terms * gathered_bytes;
 }
 
+// product_places_bytes() is what Operation::scratch_bytes of `product` has more
+// with a gather: the places of the terms, after the tile of sums.
+constexpr std::size_t product_places_bytes(std::size_t terms) noexcept {
+  return (terms * sizeof(std::size_t) + 63) / 64 * 64;
+}
+
 // product_rows_width() is the width of the packed rows of product_rows.
 constexpr std::size_t product_rows_width(std::size_t rows) noexcept {
   return rows > 4 ? 8 : rows > 2 ? 4 : rows;

@@ -64,20 +64,18 @@ struct LeastExponent {
   }
 };
 
-// Returns the smallest biased exponent of the numbers of `pairs` that are not
-// 0.
-HWY_INLINE std::uint32_t least_exponent(const std::uint32_t* pairs,
+// Returns the smallest biased exponent of the numbers that are not 0.
+HWY_INLINE std::uint32_t least_exponent(const std::uint16_t* numbers,
                                         std::size_t count) {
   const LeastExponent::D d;
   constexpr std::size_t kWidth = hn::MaxLanes(LeastExponent::D());
-  const auto* numbers = reinterpret_cast<const std::uint16_t*>(pairs);
   LeastExponent least;
   std::size_t i = 0;
-  for (; i + kWidth <= 2 * count; i += kWidth) {
+  for (; i + kWidth <= count; i += kWidth) {
     least.add(hn::LoadU(d, numbers + i));
   }
   std::uint16_t rest[kWidth] = {};
-  std::memcpy(rest, numbers + i, (2 * count - i) * sizeof rest[0]);
+  std::memcpy(rest, numbers + i, (count - i) * sizeof rest[0]);
   least.add(hn::LoadU(d, rest));
   return least.exponent();
 }
@@ -131,7 +129,8 @@ HWY_INLINE std::uint32_t pack_pairs(const Source<BFloat16>& x,
       out[p * width + i] = i < x.lanes ? pair(i, p) : 0;
     }
   }
-  return least_exponent(out, count * width);
+  return least_exponent(reinterpret_cast<const std::uint16_t*>(out),
+                        2 * count * width);
 }
 
 // pack_panel() packs a source of `width` lanes at `panel` and returns its end.

@@ -166,9 +166,12 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
           b + static_cast<std::int64_t>(term) * b_at.row, b_at.column, b_at.row,
           columns, std::min<std::size_t>(args.block_terms, args.terms - term)};
       pack_panel<In>(block, kProductLanes, pairs, panel);
-      add_words(height, a, words_of(a) + (pairs ? term / 2 : term) * height,
-                height, {0, panel, 0}, panel, words_of(panel), block.terms,
-                pairs, term == 0 ? Sums{nullptr, kProductLanes} : sums, sums);
+      add_words(height,
+                Packed{exponent_of(a),
+                       words_of(a) + (pairs ? term / 2 : term) * height, height,
+                       0},
+                {panel, 0}, panel, words_of(panel), block.terms, pairs,
+                term == 0 ? Sums{nullptr, kProductLanes} : sums, sums);
       term += block.terms;
       if (args.terms == 0) break;
     }

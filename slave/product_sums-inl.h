@@ -74,32 +74,89 @@ struct Target {
 };
 using Sums = Target<Float32>;
 
-// Ahead is what a tile prefetches with each word: the word of the rows after
-// it, `a` floats away, and b_step bytes of the next panel, from `b` on. The
-// rows of a slave are too short for the CPU's own prefetches to keep up.
-struct Ahead {
-  std::size_t a;
-  const std::byte* b;
-  std::size_t b_step;
+// Packed is rows of a in a sliver: word t of row r is words[t * step + r]. With
+// each word a tile prefetches that of the rows after it, `ahead` floats away.
+struct Packed {
+  static constexpr std::size_t kAtOnce = 1;
+  std::uint32_t least_exponent;  // of a ProductPanel
+  const float* words;
+  std::size_t step, ahead;
+
+  HWY_INLINE Packed after(std::size_t rows) const {
+    return {least_exponent, words + rows, step, ahead};
+  }
+  HWY_INLINE float word(std::size_t row, std::size_t t) const {
+    if (row == 0) hwy::Prefetch(words + t * step + ahead);
+    return words[t * step + row];
+  }
 };
 
-// tile() adds `terms` packed words to the sums `from`, which are 0 if its data
-// are null, of kHeight rows and a whole panel. a_step is the floats between two
-// words of a.
-template <class Way, std::size_t kHeight, class Format>
-HWY_NOINLINE void tile(const float* a, std::size_t a_step, const Ahead& ahead,
-                       const float* b, std::size_t terms, const Sums& from,
+// TermsInPlace is rows of a gathered a whose terms are neighbours in memory:
+// two words of row r, from an even t on, are at rows[r] + places[t / 2]. A pair
+// of bfloat16 is a word in memory; of two floats the second comes first.
+template <bool kPairs>
+struct TermsInPlace {
+  static constexpr std::size_t kAtOnce = 2;
+  std::uint32_t least_exponent;
+  // Read again for each two words: addresses that stay would leave general
+  // registers for vector registers, and their way back takes the time of
+  // multiply-adds.
+  const std::byte* const volatile* rows;
+  const std::size_t* places;
+
+  HWY_INLINE TermsInPlace after(std::size_t count) const {
+    return {least_exponent, rows + count, places};
+  }
+  HWY_INLINE auto word(std::size_t row, std::size_t t) const {
+    return [at = rows[row] + places[t / 2]](auto k) HWY_ATTR {
+      float word;
+      std::memcpy(&word, at + (kPairs ? k : 1 - k) * sizeof word, sizeof word);
+      return word;
+    };
+  }
+};
+
+// RowsInPlace is rows of a gathered a that are neighbours in memory: word t of
+// row r is first[places[t] + r].
+struct RowsInPlace {
+  static constexpr std::size_t kAtOnce = 1;
+  static constexpr std::size_t kWordsAhead = 8;  // also of `places`
+  std::uint32_t least_exponent;                  // not used
+  const float* first;
+  const std::size_t* places;
+
+  HWY_INLINE RowsInPlace after(std::size_t rows) const {
+    return {least_exponent, first + rows, places};
+  }
+  HWY_INLINE float word(std::size_t row, std::size_t t) const {
+    if (row == 0) hwy::Prefetch(first + places[t + kWordsAhead]);
+    return first[places[t] + row];
+  }
+};
+
+// Ahead is what a tile prefetches with each word: `step` bytes of the next
+// panel of b, from `panel` on. The rows of a slave are too short for the CPU's
+// own prefetches to keep up.
+struct Ahead {
+  const std::byte* panel;
+  std::size_t step;
+};
+
+// tile() adds `terms` words to the sums `from`, which are 0 if its data are
+// null, of kHeight rows and a whole panel.
+template <class Way, std::size_t kHeight, class Left, class Format>
+HWY_NOINLINE void tile(const Left& a, const Ahead& ahead, const float* b,
+                       std::size_t terms, const Sums& from,
                        const Target<Format>& to) {
   const DF df;
   const hn::Rebind<typename Format::Element, DF> d;
   for (std::size_t i = 0; i < kProductLanes; i += kVectors * kLanes) {
-    product_tile<Way>(
+    product_tile<Way, Left::kAtOnce>(
         [&](auto row, std::size_t t) HWY_ATTR {
-          if (row == 0) {
-            hwy::Prefetch(a + t * a_step + ahead.a);
-            __builtin_prefetch(ahead.b + t * ahead.b_step, 0, 2);
+          if (row < Left::kAtOnce) {
+            __builtin_prefetch(ahead.panel + (t + row) * ahead.step, 0, 2);
           }
-          return a[t * a_step + row];
+          return a.word(row, t);
         },
         b + i, kProductLanes, terms,
         [&](auto row, auto v) HWY_ATTR {
@@ -123,22 +180,22 @@ HWY_NOINLINE void tile(const float* a, std::size_t a_step, const Ahead& ahead,
 }
 
 // Computes tiles of `height` rows: kRows, or a power of two up to 8.
-template <class Way, class Format>
-HWY_INLINE void tiles(std::size_t height, const float* a, std::size_t a_step,
-                      const Ahead& ahead, const float* b, std::size_t terms,
-                      const Sums& from, const Target<Format>& to) {
+template <class Way, class Left, class Format>
+HWY_INLINE void tiles(std::size_t height, const Left& a, const Ahead& ahead,
+                      const float* b, std::size_t terms, const Sums& from,
+                      const Target<Format>& to) {
   constexpr std::size_t kMost = kRows >= 8 ? 8 : kRows >= 4 ? 4 : 2;
   if (height == kRows) {
-    return tile<Way, kRows>(a, a_step, ahead, b, terms, from, to);
+    return tile<Way, kRows>(a, ahead, b, terms, from, to);
   }
   for (std::size_t r = 0; r < height; r += kMost) {
     const std::size_t rows = std::min(kMost, height);
-    const auto one = rows == 8 ? tile<Way, kMost, Format>
-                     : rows == 4
-                         ? tile<Way, std::min<std::size_t>(kMost, 4), Format>
-                     : rows == 2 ? tile<Way, 2, Format>
-                                 : tile<Way, 1, Format>;
-    one(a + r, a_step, ahead, b, terms, from.after(r), to.after(r));
+    constexpr std::size_t kFour = std::min<std::size_t>(kMost, 4);
+    const auto one = rows == 8   ? tile<Way, kMost, Left, Format>
+                     : rows == 4 ? tile<Way, kFour, Left, Format>
+                     : rows == 2 ? tile<Way, 2, Left, Format>
+                                 : tile<Way, 1, Left, Format>;
+    one(a.after(r), ahead, b, terms, from.after(r), to.after(r));
   }
 }
 
@@ -179,26 +236,24 @@ HWY_INLINE const float* words_of(const std::byte* panel) {
   return reinterpret_cast<const float*>(panel + sizeof(ProductPanel));
 }
 
-// add_words() adds the words of `terms` terms to one tile. The sliver of a and
-// the panel of b that the words are of have the least exponents.
-template <class Format>
-HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
-                          const float* a, std::size_t a_step,
-                          const Ahead& ahead, const std::byte* panel,
-                          const float* b, std::size_t terms, bool pairs,
-                          const Sums& from, const Target<Format>& to) {
-  if (!pairs) {
-    return tiles<Floats>(height, a, a_step, ahead, b, terms, from, to);
-  }
-  const auto exponent = [](const std::byte* head) {
-    return reinterpret_cast<const ProductPanel*>(head)->least_exponent;
-  };
+HWY_INLINE std::uint32_t exponent_of(const std::byte* panel) {
+  return reinterpret_cast<const ProductPanel*>(panel)->least_exponent;
+}
+
+// add_words() adds the words of `terms` terms to one tile. The panel of b that
+// the words are of has the least exponent.
+template <class Left, class Format>
+HWY_INLINE void add_words(std::size_t height, const Left& a, const Ahead& ahead,
+                          const std::byte* panel, const float* b,
+                          std::size_t terms, bool pairs, const Sums& from,
+                          const Target<Format>& to) {
+  if (!pairs) return tiles<Floats>(height, a, ahead, b, terms, from, to);
   terms = (terms + 1) / 2;
-  if (can_use_dot(exponent(sliver), exponent(panel)) &&
+  if (can_use_dot(a.least_exponent, exponent_of(panel)) &&
       (from.data == nullptr || !has_small(from, height))) {
-    tiles<PairsByDot>(height, a, a_step, ahead, b, terms, from, to);
+    tiles<PairsByDot>(height, a, ahead, b, terms, from, to);
   } else {
-    tiles<PairsByFma>(height, a, a_step, ahead, b, terms, from, to);
+    tiles<PairsByFma>(height, a, ahead, b, terms, from, to);
   }
 }
 
@@ -209,7 +264,9 @@ struct Factors {
   const float* columns;
 };
 
-// finish() rounds `rows` rows of sums to the result.
+// finish() rounds at most kMaxProductRows rows of sums to the result. If the
+// elements of its columns are neighbours, it is stored column by column: the
+// lines of memory of all columns may evict each other from L1.
 template <class Format>
 HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
                        std::size_t rows, std::size_t columns,
@@ -221,6 +278,9 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
   const DF df;
   const hn::Rebind<Element, DF> d;
   const VF alpha = hn::Set(df, args.alpha), beta = hn::Set(df, args.beta);
+  const bool by_column = out_at.row == 1 && out_at.column != 1;
+  Element all[kMaxProductRows][kProductLanes];
+  Element* const first = out;
   for (std::size_t r = 0; r < rows; ++r) {
     const float* const sum = sums.data + r * sums.row;
     for (std::size_t i = 0; i < columns; i += kLanes) {
@@ -258,7 +318,9 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
       }
       const auto rounded = Format::narrow_number(df, value);
       Element* const to = out + column * out_at.column;
-      if (count == kLanes && out_at.column == 1) {
+      if (by_column) {
+        hn::StoreU(rounded, d, &all[r][i]);
+      } else if (count == kLanes && out_at.column == 1) {
         hn::StoreU(rounded, d, to);
       } else {
         Element part[kLanes];
@@ -270,6 +332,10 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
     }
     if (self != nullptr) self += self_at.row;
     out += out_at.row;
+  }
+  for (std::size_t c = 0; by_column && c < columns; ++c) {
+    Element* const to = first + static_cast<std::int64_t>(c) * out_at.column;
+    for (std::size_t r = 0; r < rows; ++r) to[r] = all[r][c];
   }
 }
 

@@ -51,14 +51,23 @@ HWY_INLINE ByFma::V nan_to_quiet(ByFma::V value) {
   return hn::IfThenElse(hn::IsNaN(value), nan, value);
 }
 
+// for_constants() calls visit() with each number of a sequence, as a constant
+// of the compiler.
+template <class Visit, std::size_t... k>
+HWY_INLINE void for_constants(const Visit& visit, std::index_sequence<k...>) {
+  (visit(std::integral_constant<std::size_t, k>()), ...);
+}
+
 // product_tile() keeps a tile of sums in registers, of sizeof...(r) rows and
 // sizeof...(v) vectors, while `terms` terms of a product pass:
 //   sum(row, vector) = begin(row, vector), then for each term t in order
 //   Way::add(left(row, t), right[t * step + vector], sum), then end(row,
 //   vector, sum).
-// `row` and `vector` are constants of the compiler.
-template <class Way, class Left, class Begin, class End, std::size_t... r,
-          std::size_t... v>
+// `row` and `vector` are constants of the compiler. If kAtOnce is more than 1,
+// so many terms are added to a row before the next: left(row, t)(k) is then its
+// value of term t + k, and `terms` a multiple of kAtOnce.
+template <class Way, std::size_t kAtOnce = 1, class Left, class Begin,
+          class End, std::size_t... r, std::size_t... v>
 HWY_INLINE void product_tile(const Left& left, const float* right,
                              std::size_t step, std::size_t terms,
                              const Begin& begin, const End& end,
@@ -75,14 +84,33 @@ HWY_INLINE void product_tile(const Left& left, const float* right,
            [&](auto row, auto vector)
                HWY_ATTR { sum[row * kWidth + vector] = begin(row, vector); }),
    ...);
-  for (std::size_t t = 0; t < terms; ++t) {
-    const V x[] = {Way::load(right + v * kLanes)...};
+  constexpr std::make_index_sequence<kAtOnce> kTerms;
+  for (std::size_t t = 0; t < terms; t += kAtOnce) {
+    V x[kAtOnce][kWidth];
+    for_constants(
+        [&](auto k) HWY_ATTR {
+          ((x[k][v] = Way::load(right + k * step + v * kLanes)), ...);
+        },
+        kTerms);
+    const auto add = [&](auto row, auto k, auto value) HWY_ATTR {
+      const V y = Way::set(value);
+      ((sum[row * kWidth + v] = Way::add(y, x[k][v], sum[row * kWidth + v])),
+       ...);
+    };
     const auto add_row = [&](auto row) HWY_ATTR {
-      const V y = Way::set(left(row, t));
-      ((sum[row * kWidth + v] = Way::add(y, x[v], sum[row * kWidth + v])), ...);
+      const auto value = left(row, t);
+      for_constants(
+          [&](auto k) HWY_ATTR {
+            if constexpr (kAtOnce == 1) {
+              add(row, k, value);
+            } else {
+              add(row, k, value(k));
+            }
+          },
+          kTerms);
     };
     (add_row(std::integral_constant<std::size_t, r>()), ...);
-    right += step;
+    right += kAtOnce * step;
   }
   (for_row(std::integral_constant<std::size_t, r>(),
            [&](auto row, auto vector)

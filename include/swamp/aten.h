@@ -248,7 +248,7 @@ SWAMP_API bool is_reproducible();
 /// scaled_dot_product_attention of float16, bfloat16 and float32 CPU tensors,
 /// and its gradient, are swamp's (swamp/attention.h), without regard to
 /// set_half_precision(). What swamp does not take (dropout, float64, more than
-/// 256 channels) is PyTorch's. Off initially. Any thread may call, also while
+/// 512 channels) is PyTorch's. Off initially. Any thread may call, also while
 /// operators run.
 ///
 /// @param active true: as above; false: PyTorch's own kernels

@@ -10,11 +10,11 @@
 /// be aligned to its element and contiguous. Outputs must not overlap anything.
 /// Everything is checked before the first write. Any thread may call, also
 /// several at once on one machine. Error is thrown for bad arguments, and with
-/// SWAMP_UNSUPPORTED if a head has more than 256 columns or, unless transfers
-/// are views, the machine's LDM is too small: 256 KiB are enough for all sizes;
-/// 64 KiB are enough for forward up to 128 columns and backward up to 64. The
-/// formulas are in slave/attention_args.h; they are those of FlashAttention-2
-/// (Dao 2023, arXiv 2307.08691).
+/// SWAMP_UNSUPPORTED if a head has more than 512 columns or, unless transfers
+/// are views, the machine's LDM is too small: 256 KiB are enough up to 256
+/// columns; 64 KiB are enough for forward up to 128 columns and backward up to
+/// 64. The formulas are in slave/attention_args.h; they are those of
+/// FlashAttention-2 (Dao 2023, arXiv 2307.08691).
 #ifndef SWAMP_ATTENTION_H_
 #define SWAMP_ATTENTION_H_
 

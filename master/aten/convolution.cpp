@@ -71,9 +71,9 @@ std::optional<Convolution> convolution_of(const Call& call) {
   const Tensor &x = call.input, &w = call.weight;
   const at::ScalarType type = x.scalar_type();
   const std::int64_t d = x.dim(), axes = d - 2;
-  if (!is_product_taken(type) || !is_plain(x, type) || !is_plain(w, type) ||
-      axes < 1 || axes > kAxes || w.dim() != d || x.numel() == 0 ||
-      w.numel() == 0 || call.groups < 1) {
+  if (!is_switched(type) || !has_product() || !is_plain(x, type) ||
+      !is_plain(w, type) || axes < 1 || axes > kAxes || w.dim() != d ||
+      x.numel() == 0 || w.numel() == 0 || call.groups < 1) {
     return std::nullopt;
   }
   // A list of one number, as padding="valid" makes, is for all axes.
@@ -128,20 +128,20 @@ std::optional<Convolution> convolution_of(const Call& call) {
 
 // is_taken() returns whether swamp's kernels compute a convolution: under
 // half_precision alone only if they are at least as fast as PyTorch's. On CPUs
-// with a bfloat16 instruction oneDNN's are faster, except
-// - pointwise ones of tensors with the channels first;
+// with an instruction for the dtype oneDNN's are faster, except
+// - pointwise ones of tensors with the channels first, unless it has tiles;
 // - depthwise ones with the channels first, or backward, unless their kernel is
 //   small and moves by 1;
 // - dilated ones of groups: oneDNN's gradient of the weight can be wrong (in
 //   PyTorch 2.13: 32 groups of 1 channel, 25 x 70, kernel 3, dilation 2).
 bool is_taken(const Convolution& one, const Call& call, bool is_backward) {
-  if (is_reproducible() || !has_bfloat16() ||
-      call.input.scalar_type() != at::kBFloat16) {
-    return true;
-  }
+  const at::ScalarType type = call.input.scalar_type();
+  if (is_reproducible() || !has_instruction(type)) return true;
   const bool is_last =
       call.input.suggest_memory_format() != at::MemoryFormat::Contiguous;
-  if (one.groups == 1) return one.is_pointwise() && !is_last;
+  if (one.groups == 1) {
+    return one.is_pointwise() && !is_last && !has_tiles(type);
+  }
   bool is_dilated = false, is_small = true;
   for (const Axis& axis : one.axes) {
     is_dilated = is_dilated || axis.dilation > 1;

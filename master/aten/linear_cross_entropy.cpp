@@ -111,10 +111,15 @@ void require_arguments(const Tensor& input, const Tensor& weight,
 }
 
 // multiply() sets out to factor * (a * b) + self; self may be undefined, or
-// out. On CPUs where swamp's product is slow it is PyTorch's, in float32.
+// out. On CPUs where swamp's product is slow it is PyTorch's, in float32; on
+// CPUs with tiles for the dtype PyTorch's in that, which rounds the product,
+// unless that may overflow.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, float factor,
               const Tensor& self) {
-  if (has_product()) {
+  const at::ScalarType type = a.scalar_type();
+  const bool by_tiles = !is_reproducible() && has_tiles(type) &&
+                        (type != at::kHalf || out.scalar_type() == type);
+  if (has_product() && !by_tiles) {
     ProductOptions options{factor, 1, nullptr};
     Matrices added;
     if (self.defined()) {
@@ -124,7 +129,8 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, float factor,
     product(matrices_of(out), matrices_of(a), matrices_of(b), options);
     return;
   }
-  Tensor sum = at::mm(a.to(at::kFloat), b.to(at::kFloat)).mul_(factor);
+  const at::ScalarType used = by_tiles ? type : at::kFloat;
+  Tensor sum = at::mm(a.to(used), b.to(used)).to(at::kFloat).mul_(factor);
   if (self.defined()) sum.add_(self);
   out.copy_(sum);
 }

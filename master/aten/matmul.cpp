@@ -22,9 +22,6 @@
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include <atomic>
 #include <cmath>
@@ -69,18 +66,6 @@ struct Operator {
 std::atomic<bool> half_precision{false};
 std::atomic<bool> reproducible{false};
 
-// has_amx_bfloat16() returns whether the CPU multiplies bfloat16 tiles.
-bool has_amx_bfloat16() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kAmxBfloat16 = 1u << 22;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
-         (d & kAmxBfloat16) != 0;
-#else
-  return false;
-#endif
-}
-
 // is_taken() returns whether swamp computes a product: under half_precision
 // alone only if it is at least as fast as PyTorch's. With a CPU's bfloat16
 // instruction these are small ones, products of vectors, and those with few
@@ -89,7 +74,7 @@ bool has_amx_bfloat16() {
 bool is_taken(const Matrices& a, const Matrices& b, bool is_vector) {
   constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
   if (is_vector || is_reproducible() || a.dtype != kBFloat16 ||
-      !has_bfloat16()) {
+      !has_instruction(at::kBFloat16)) {
     return true;
   }
   const auto is_small = [](std::size_t rows, std::size_t columns) {
@@ -374,16 +359,6 @@ at::Tensor bilinear(const at::Tensor& input1, const at::Tensor& input2,
 
 }  // namespace
 
-bool has_bfloat16() {
-#if defined(__x86_64__)
-  static const bool has =
-      has_amx_bfloat16() || __builtin_cpu_supports("avx512bf16") != 0;
-  return has;
-#else
-  return false;
-#endif
-}
-
 bool has_product() {
   if (is_reproducible()) return true;
   static const bool is_fast = translated([] { return is_product_fast(); });
@@ -391,9 +366,8 @@ bool has_product() {
 }
 
 bool is_product_taken(at::ScalarType type) {
-  if (!is_switched(type) || !has_product()) return false;
-  static const bool has_amx = has_amx_bfloat16();
-  return is_reproducible() || !has_amx || type != at::kBFloat16;
+  return is_switched(type) && has_product() &&
+         (is_reproducible() || !has_tiles(type));
 }
 
 bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {

@@ -7,9 +7,11 @@
 #include <c10/core/ScalarType.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string>
 
 #include "swamp/aten.h"
 #include "swamp/product.h"
@@ -32,15 +34,21 @@ inline bool is_switched(at::ScalarType type) {
                        : type == at::ScalarType::Float && is_reproducible();
 }
 
-// is_product_taken() is is_switched() for products and convolutions. Without
-// fused multiply-add they are slower than PyTorch's, and in bfloat16 with AMX.
-bool is_product_taken(at::ScalarType type);
+// has_tiles() returns whether the CPU multiplies tiles of a dtype, AMX-BF16 or
+// AMX-FP16, and oneDNN may use them: PyTorch's products and attention are then
+// several times as fast as swamp's, which need `reproducible`, or attention its
+// own switch.
+bool has_tiles(at::ScalarType type);
 
-// has_bfloat16() returns whether the CPU multiplies bfloat16, AVX512-BF16 or
-// AMX: oneDNN's products and convolutions are then as fast as swamp's or
-// faster, which take over only what each of them documents, unless
-// `reproducible`.
-bool has_bfloat16();
+// has_instruction() returns whether the CPU multiplies numbers of a 16-bit
+// dtype, by tiles or AVX512-BF16: oneDNN's products and convolutions are then
+// as fast as swamp's or faster, which take over only what each of them
+// documents, unless `reproducible`.
+bool has_instruction(at::ScalarType type);
+
+// is_product_taken() is is_switched() for products. They are slower than
+// PyTorch's without fused multiply-add, and where has_tiles().
+bool is_product_taken(at::ScalarType type);
 
 // has_product() returns whether products that no switch turns off are swamp's.
 bool has_product();
@@ -106,6 +114,14 @@ at::Tensor& pointwise_sub_(at::Tensor& a, const at::Tensor& b,
                            const at::Scalar& alpha);
 at::Tensor pointwise_mul(const at::Tensor& a, const at::Tensor& b);
 at::Tensor& pointwise_mul_(at::Tensor& a, const at::Tensor& b);
+
+// report_unreproducible() warns that an operator of PyTorch is about to be
+// called, once after each set_unreproducible(); or it throws, or does nothing,
+// as that chose. `on` is what its bits depend on; `warned` begins as 0 and
+// belongs to the operator.
+constexpr const char* kOnCpuAndThreads = "the CPU and the number of threads";
+void report_unreproducible(const std::string& name, const char* on,
+                           std::atomic<std::int64_t>& warned);
 
 // Register the kernels of PyTorch's operators, for the key CPU. Unless
 // is_switched() they call PyTorch's own.

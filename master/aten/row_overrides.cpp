@@ -17,6 +17,7 @@
 #include <ATen/ops/_log_softmax_cpu_dispatch.h>
 #include <ATen/ops/_softmax_backward_data_cpu_dispatch.h>
 #include <ATen/ops/_softmax_cpu_dispatch.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/embedding_dense_backward_cpu_dispatch.h>
@@ -421,14 +422,34 @@ Tensor rms_norm(const Tensor& x, c10::SymIntArrayRef sizes,
       .contiguous(x.suggest_memory_format());
 }
 
-// swamp::_embedding_dense_backward is PyTorch's kernel, which adds the rows in
-// their order. Inductor adds them by atomics, in any order.
+// embedding_backward() is PyTorch's kernel, which adds the rows in their order.
+// It scales a row by fused multiply-add where the CPU has one; with
+// `reproducible` the rows are scaled before, in float32.
+// swamp::_embedding_dense_backward is the same for inductor, which adds the rows
+// by atomics, in any order.
 Tensor embedding_backward(const Tensor& grad, const Tensor& indices,
                           c10::SymInt num_weights, c10::SymInt padding_idx,
                           bool scale_grad_by_freq) {
   if (grad.is_meta()) {
     return at::empty_symint({std::move(num_weights), grad.sym_size(-1)},
                             grad.options());
+  }
+  const at::ScalarType type = grad.scalar_type();
+  if (scale_grad_by_freq && is_reproducible() && is_real(type) &&
+      indices.numel() != 0) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const at::ScalarType wide = type == at::kDouble ? type : at::kFloat;
+    const Tensor scales = at::bincount(indices.flatten())
+                              .to(at::kDouble)
+                              .reciprocal()
+                              .to(wide)
+                              .index_select(0, indices.flatten())
+                              .view_as(indices)
+                              .unsqueeze(-1);
+    return at::cpu::embedding_dense_backward_symint(
+               grad.to(wide) * scales, indices, std::move(num_weights),
+               std::move(padding_idx), false)
+        .to(type);
   }
   return at::cpu::embedding_dense_backward_symint(
       grad, indices, std::move(num_weights), std::move(padding_idx),
@@ -473,6 +494,7 @@ void register_rows(torch::Library& library) {
   library.impl("_softmax_backward_data", &softmax_backward);
   library.impl("native_layer_norm", &native_layer_norm);
   library.impl("native_layer_norm_backward", &native_layer_norm_backward);
+  library.impl("embedding_dense_backward", &embedding_backward);
   register_composite_rows(library);
 }
 

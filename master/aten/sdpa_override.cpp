@@ -1,7 +1,8 @@
 // PyTorch's scaled_dot_product_attention and its backward, replaced by swamp's:
-// of float16 and bfloat16 tensors with either switch on, half precision or
-// attention; of float32 tensors with attention on. PyTorch's own kernel
-// computes everything else, also what libswamp refuses because of its sizes.
+// of float16 and bfloat16 tensors with either switch on, half precision (unless
+// the CPU has tiles) or attention; of float32 tensors with attention on.
+// PyTorch's own kernel computes everything else, also what libswamp refuses
+// because of its sizes.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_cpu_dispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>
@@ -40,7 +41,8 @@ std::atomic<bool> active{false};
 // sizes. PyTorch's own kernel gets all others; it refuses some of them.
 bool is_ours(const Attention& x, double dropout_p) {
   const at::ScalarType type = x.query.scalar_type();
-  const bool on = is_switched(type) ||
+  const bool is_faster = is_reproducible() || !has_tiles(type);
+  const bool on = (is_switched(type) && is_faster) ||
                   (is_attention() && (is_half(type) || type == at::kFloat));
   if (!on || dropout_p != 0) return false;
   for (const Tensor* tensor : {&x.query, &x.key, &x.value}) {
@@ -50,7 +52,6 @@ bool is_ours(const Attention& x, double dropout_p) {
       return false;
     }
   }
-  if (x.query.size(3) > 256) return false;
   if (x.value.size(1) != x.key.size(1) || x.value.size(2) != x.key.size(2) ||
       x.query.size(1) % x.key.size(1) != 0) {
     return false;
@@ -68,7 +69,17 @@ bool is_ours(const Attention& x, double dropout_p) {
           (fits(3, x.query.size(1)) && fits(4, x.query.size(0))));
 }
 
+// report_stock() is called before PyTorch's own kernel. unreproducible.cpp
+// reports float64.
+void report_stock(const Attention& x) {
+  static std::atomic<std::int64_t> warned{0};
+  if (!is_reproducible() || x.query.scalar_type() == at::kDouble) return;
+  report_unreproducible("aten::_scaled_dot_product_flash_attention_for_cpu",
+                        kOnCpuAndThreads, warned);
+}
+
 Forward stock_forward(const Attention& x, double dropout_p) {
+  report_stock(x);
   return at::cpu::_scaled_dot_product_flash_attention_for_cpu(
       x.query, x.key, x.value, dropout_p, x.causal, x.mask, x.scale);
 }
@@ -76,6 +87,7 @@ Forward stock_forward(const Attention& x, double dropout_p) {
 Backward stock_backward(const Attention& x, const Tensor& grad_out,
                         const Tensor& out, const Tensor& logsumexp,
                         double dropout_p) {
+  report_stock(x);
   return at::cpu::_scaled_dot_product_flash_attention_for_cpu_backward(
       grad_out, x.query, x.key, x.value, out, logsumexp, dropout_p, x.causal,
       x.mask, x.scale);

@@ -244,7 +244,10 @@ class Kernel final : public c10::OperatorKernel {
         op.redispatchBoxed(keys, stack);
         return;
       }
-      report(op.schema());
+      report_unreproducible(
+          op.schema().name(),
+          row_.depends == Depends::kCpu ? "the CPU" : kOnCpuAndThreads,
+          *warned_);
     }
     op.redispatchBoxed(keys, stack);
   }
@@ -320,24 +323,6 @@ class Kernel final : public c10::OperatorKernel {
     return false;
   }
 
-  void report(const c10::FunctionSchema& schema) {
-    const std::int64_t now = action.load(std::memory_order_relaxed);
-    if (now == kIgnore) return;
-    const char* on = row_.depends == Depends::kCpu
-                         ? "the CPU"
-                         : "the CPU and the number of threads";
-    constexpr const char* kChoices =
-        "help(swamp_torch.enable) lists such operators; enable()'s argument "
-        "unreproducible is 'warn', 'raise' or 'ignore'.";
-    TORCH_CHECK(now != kRaise, "swamp_torch: reproducible: got ", schema.name(),
-                ", which is PyTorch's, and whose bits depend on ", on, ". ",
-                kChoices);
-    const std::int64_t choice = choices.load(std::memory_order_relaxed);
-    if (warned_->exchange(choice) == choice) return;
-    TORCH_WARN("swamp_torch: reproducible: ", schema.name(),
-               " is PyTorch's, and its bits depend on ", on, ". ", kChoices);
-  }
-
   const Row row_;
   const std::shared_ptr<std::atomic<std::int64_t>> warned_;
 };
@@ -348,6 +333,24 @@ class Kernel final : public c10::OperatorKernel {
 std::int64_t set_unreproducible(std::int64_t value) {
   unreproducible::choices.fetch_add(1);
   return unreproducible::action.exchange(value);
+}
+
+void report_unreproducible(const std::string& name, const char* on,
+                           std::atomic<std::int64_t>& warned) {
+  const std::int64_t now =
+      unreproducible::action.load(std::memory_order_relaxed);
+  if (now == kIgnore) return;
+  constexpr const char* kChoices =
+      "help(swamp_torch.enable) lists such operators; enable()'s argument "
+      "unreproducible is 'warn', 'raise' or 'ignore'.";
+  TORCH_CHECK(now != kRaise, "swamp_torch: reproducible: got ", name,
+              ", which is PyTorch's, and whose bits depend on ", on, ". ",
+              kChoices);
+  const std::int64_t choice =
+      unreproducible::choices.load(std::memory_order_relaxed);
+  if (warned.exchange(choice) == choice) return;
+  TORCH_WARN("swamp_torch: reproducible: ", name,
+             " is PyTorch's, and its bits depend on ", on, ". ", kChoices);
 }
 
 TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {

@@ -56,11 +56,13 @@ struct Array {
         matrices.batch_step = 0;
         break;
       case Layout::gathered:
-        // Pairs of bfloat16 in long runs of even length stay in memory.
-        gather.columns.length = columns % 2 == 0 ? 34 : 7;
+        // Terms in runs of even length stay in memory, and pairs of bfloat16 in
+        // those of a multiple of 4.
+        gather.columns.length = columns % 2 == 0 ? 36 : 7;
         break;
       case Layout::runs_of_rows:
-        gather.rows.length = 5;
+        // float32 rows in long runs stay in memory.
+        gather.rows.length = rows % 2 == 0 ? 29 : 5;
         break;
     }
     if (layout >= Layout::gathered) {
@@ -353,6 +355,7 @@ TEST(Product, BitsOfScalarLoop) {
       {2, 27, 200, 256, rows, columns},
       {2, 5, 33, 21, Layout::gathered, columns},
       {3, 23, 35, 40, Layout::runs_of_rows, rows, gaps},
+      {2, 70, 35, 41, Layout::runs_of_rows},
       {1, 29, 70, 131, rows, columns, rows, 32},
       {1, 13, 33, 700, columns, rows, gaps, 128},
       {1, 1, 64, 16, gaps, rows, columns, 2},
@@ -399,7 +402,7 @@ TEST(Product, Parts) {
       {1, 203, 70, 4200, Layout::rows, Layout::columns, Layout::rows, 128},
       {1, 14, 2400, 5000, Layout::columns, Layout::rows, Layout::rows, 48},
       {3, 150, 40, 4111, Layout::gathered},
-      {1, 203, 70, 5000, Layout::runs_of_rows},
+      {1, 202, 70, 5001, Layout::runs_of_rows},
       {1, 1600, 5400, 1540}};
   Random random(73);
   for (const Case& one : cases) {

@@ -53,7 +53,7 @@ def exact(q, k, v, mask=None, causal="none", scale=None):
 
 # batch, heads, key heads, queries, keys, channels, value channels
 SHAPES = ((1, 1, 1, 1, 1, 1, 1), (2, 3, 3, 67, 101, 65, 65), (1, 6, 2, 40, 50, 32, 32),
-          (2, 2, 1, 90, 33, 16, 24), (1, 2, 2, 20, 30, 256, 256), (2, 2, 2, 5, 0, 8, 8))
+          (2, 2, 1, 90, 33, 16, 24), (1, 2, 2, 20, 30, 512, 512), (2, 2, 2, 5, 0, 8, 8))
 
 
 def operands(shape, dtype):
@@ -170,7 +170,7 @@ class Attention(TestCase):
 
     def test_errors(self):
         q, k, v = operands(SHAPES[2], torch.float32)
-        wide = randn(1, 1, 2, 257)
+        wide = randn(1, 1, 2, 513)
         for kind, text, call in (
                 (ValueError, "causal: got \"left\", expected \"none\"",
                  lambda: S.attention(q, k, v, causal="left")),
@@ -208,11 +208,11 @@ class Attention(TestCase):
                  lambda: S.attention(q, k, v, mask=randn(40, 50).requires_grad_())),
                 (RuntimeError, "mask: got Strided on meta, expected Strided on cpu",
                  lambda: S.attention(q, k, v, mask=randn(40, 50).to("meta"))),
-                (RuntimeError, "q.columns: got 0, expected 1 to 256",
+                (RuntimeError, "q.columns: got 0, expected 1 to 512",
                  lambda: S.attention(q[..., :0], k[..., :0], v)),
-                (RuntimeError, "v.columns: got 0, expected 1 to 256",
+                (RuntimeError, "v.columns: got 0, expected 1 to 512",
                  lambda: S.attention(q, k, v[..., :0])),
-                (NotImplementedError, "q.columns: got 257, expected 1 to 256",
+                (NotImplementedError, "q.columns: got 513, expected 1 to 512",
                  lambda: S.attention(wide, wide, wide)),
                 (NotImplementedError, "not implemented for 'Double'",
                  lambda: S.attention(q.double(), k.double(), v.double()))):
@@ -283,7 +283,7 @@ class Override(TestCase):
     def test_else_pytorch(self):
         """What swamp does not take is PyTorch's, bit for bit."""
         for inputs in (operands((1, 2, 2, 9, 9, 8, 8), torch.float64),
-                       operands((1, 2, 2, 9, 9, 257, 257), torch.float32)):
+                       operands((1, 2, 2, 9, 9, 513, 513), torch.float32)):
             for a, c in zip(*self.run_both(F.scaled_dot_product_attention, inputs)):
                 self.assert_same(a, c)
         q, k, v = operands((1, 2, 2, 9, 9, 8, 8), torch.float32)
@@ -292,6 +292,17 @@ class Override(TestCase):
         with swamp_torch.disabled():
             torch.manual_seed(1)
             self.assert_same(ours, F.scaled_dot_product_attention(q, k, v, dropout_p=0.5))
+
+    def test_else_is_reported(self):
+        for dtype in DTYPES:
+            q, k, v = operands((1, 2, 2, 9, 9, 513, 513), dtype)
+            swamp_torch.enable(attention=True, unreproducible="raise")
+            F.scaled_dot_product_attention(q, k, v)
+            swamp_torch.enable(reproducible=True, unreproducible="raise")
+            with self.assertRaisesRegex(RuntimeError, "got aten::_scaled_dot_product_flash_"
+                                        "attention_for_cpu, which is PyTorch's"):
+                F.scaled_dot_product_attention(q, k, v)
+            attention_on()
 
     def test_small_ldm(self):
         """What needs more LDM is PyTorch's too, forward or backward."""

@@ -1,7 +1,7 @@
 """swamp_torch.enable(half_precision=True): products of float16 and bfloat16 against
 float64 and against PyTorch's own, and the switch."""
 
-from support import TestCase, growth, in_threads, main
+from support import TestCase, growth, in_threads, main, python
 from half_precision import (EPS, HALF, assert_as_stock, both, error, randn, use,
                             use_reproducible, with_gradients)
 
@@ -104,6 +104,28 @@ class Products(TestCase):
             "out = torch.ones(400, 20, 256).half()", FIRST_PRODUCT,
             "torch.bmm(x, y.expand(400, 256, 256), out=out)"),
             16)  # 400 copies: 50
+
+    def test_tiles(self):
+        """Where oneDNN may use AMX, attention and products are PyTorch's."""
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            has_tiles = " amx_bf16 " in file.read()
+        for limit in ("AVX512_CORE_BF16", "avx512_core_amx_fp16", "ALL"):
+            done = python("""
+import torch, swamp_torch
+F = torch.nn.functional
+x, y = (torch.randn(1, 4, 80, 64).bfloat16() for _ in range(2))
+w, labels = torch.randn(300, 64).bfloat16(), torch.arange(80)
+attention = lambda: F.scaled_dot_product_attention(x, y, y)
+swamp_torch.enable(half_precision=True)
+ours = attention()
+loss = swamp_torch.functional.linear_cross_entropy(x[0, 0], w, labels)
+swamp_torch.disable()
+exact = F.cross_entropy(F.linear(x[0, 0].double(), w.double()), labels)
+print(torch.equal(ours, attention()), abs(loss.item() / exact.item() - 1) < 1e-3)
+""", ONEDNN_MAX_CPU_ISA=limit)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            is_stock = has_tiles and limit != "AVX512_CORE_BF16"
+            self.assertEqual(done.stdout, f"{is_stock} True\n", limit)
 
     def test_blocks(self):
         """Products that are computed in parts."""

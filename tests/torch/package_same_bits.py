@@ -29,6 +29,9 @@ ROWS = [
     ("product", torch.mm, [(64, 64)] * 2), ("long product", torch.mm, [(5, 300), (300, 70)]),
     ("attention", lambda *x: S.attention(*x, causal="top_left")[0],
      [(2, 3, 67, 65), (2, 3, 101, 65), (2, 3, 101, 65)]),
+    ("attention of 512 channels", F.scaled_dot_product_attention, [(1, 1, 40, 512)] * 3),
+    ("embedding by frequency", lambda w: F.embedding(
+        torch.arange(300) * 7 % 47, w, scale_grad_by_freq=True), [(50, 64)]),
     ("linear_cross_entropy", lambda x, w, b: S.linear_cross_entropy(
         x, w, torch.arange(200), b), [(200, 40), (301, 40), (301,)]),
     ("linear_cross_entropy, chunks", lambda x, w, b: S.linear_cross_entropy(

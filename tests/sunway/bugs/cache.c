@@ -137,6 +137,22 @@ KERNEL(bug) {
 }
 #endif
 
+#ifdef BUG_cache_own_put
+long counters[kSlaves * kLine] __attribute__((aligned(256)));
+
+/* What a slave stored stays in its cache, also if its own DMA changes it.
+ * RUN cache_own_put: SWAMP_CHECK_CACHE=1 */
+KERNEL(bug) {
+  long* mine = &counters[_PEN * kLine];
+  long number = 7;
+  *mine = 5;
+  if (kRight) flush_slave_cache();
+  athread_dma_put(mine, &number, sizeof number);
+  /* BUG cache_own_put: stale-read */
+  if (*mine > 100) part[0] = 0;
+}
+#endif
+
 #ifdef BUG_cache_capacity
 enum { kWay = 32 * 1024 / sizeof(long) };
 long numbers[5 * kWay] __attribute__((aligned(256)));

@@ -87,6 +87,32 @@ void kernel(args_t* from) {
 }
 #endif
 
+#ifdef BUG_late_task
+volatile long next_task;
+volatile long ended[kSlaves];
+
+/* A slave takes the second half of a task that another one may not have begun,
+ * although all first halves were taken before. */
+void kernel(args_t* from) {
+  long task;
+  get_args(from);
+  while ((task = faal(&next_task, 1)) < 2 * kSlaves) {
+    const long at = task % kSlaves * kPart;
+    if (task < kSlaves) {
+      athread_dma_get(part, args.in + at, sizeof part);
+      compute();
+      /* BUG late_task: overlap */
+      athread_dma_put(args.out + at, part, sizeof part);
+      ended[task] = 1;
+    } else {
+      while (kRight && ended[task % kSlaves] == 0) {
+      }
+      athread_dma_get(part, args.out + at, sizeof part);
+    }
+  }
+}
+#endif
+
 #if defined BUG_volatile_counter || defined BUG_volatile_groups
 volatile int next;
 

@@ -7,6 +7,7 @@
 #include <link.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 // Stack beyond what an LDM can hold: the C library's functions and signal
 // frames need more than those of a slave core.
-constexpr std::size_t kStackSlack = 256 * 1024;
+constexpr std::size_t kStackSlack = 252 * 1024;
 
 __thread Slave* this_slave = nullptr;
 
@@ -167,26 +168,63 @@ void start_thread(Slave& slave, std::size_t bytes) {
   }
 }
 
+// reserve() returns where the slots of core group `number` may lie. The bits
+// of kRemoteBit and below kSlotDistance are 0.
+std::byte* reserve(std::size_t number, std::size_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  for (const std::uintptr_t place : {0x12, 0x16, 0x06}) {
+    auto* slots = reinterpret_cast<std::byte*>((place << 40) + number * bytes);
+    bool is_free = true;
+    for (std::byte* at : {slots, slots + kRemoteBit}) {
+      void* got = mmap(at, bytes, PROT_NONE, kFlags, -1, 0);
+      is_free = is_free && got == at;
+      if (got != at && got != MAP_FAILED) munmap(got, bytes);
+    }
+    if (is_free) return slots;
+  }
+  fail(1, "cannot reserve " + std::to_string(2 * bytes >> 30) +
+              " GiB of addresses for the LDM of a core group (ulimit -v)");
+}
+
+// map_slots() makes the memory of the slots, of `count` slaves, and returns its
+// file.
+int map_slots(std::byte* slots, std::size_t count) {
+  const std::size_t each = std::max(slot_bytes, kRemoteSlave);
+  const int file = memfd_create(kLdmFile, MFD_CLOEXEC);
+  bool is_made =
+      file >= 0 && ftruncate(file, static_cast<off_t>(count * each)) == 0;
+  const auto map = [&](std::byte* at, std::size_t bytes, std::size_t offset) {
+    is_made = is_made && mmap(at, bytes, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
+                              static_cast<off_t>(offset)) == at;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    std::byte* slot = slots + i * kSlotDistance;
+    map(slot, slot_bytes, i * each);
+    mprotect(slot + up_to_page(settings().ldm_bytes), kPage, PROT_NONE);
+    if (each != kRemoteSlave) continue;  // with a large SWAMP_LDM_BYTES
+    map(slot + kRemoteBit, count * each, 0);
+    madvise(slot + kRemoteBit, count * each, MADV_DONTDUMP);
+  }
+  if (!is_made) fail(1, "cannot allocate the LDM of the slaves");
+  return file;
+}
+
 void make_group(Machine& all, int number) {
   const Settings& set = settings();
   Group& group = all.groups[static_cast<std::size_t>(number)];
   const auto count = static_cast<std::size_t>(set.slaves_per_group);
-  const std::size_t heap_bytes = up_to_page(all.ldm_bytes);
-  const std::size_t stack_offset = heap_bytes + kPage;
-  void* memory = mmap(
-      nullptr,
-      count * slot_bytes + (observer != nullptr ? observer->bytes_above() : 0),
-      PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-      0);
-  if (memory == MAP_FAILED) fail(1, "cannot allocate the LDM of the slaves");
+  std::byte* memory =
+      reserve(static_cast<std::size_t>(number), count * kSlotDistance);
+  group.file = map_slots(memory, count);
+  if (!all.check) close(group.file);
   std::vector<std::unique_ptr<Slave>> slaves;
   for (std::size_t i = 0; i < count; ++i) {
     auto slave = std::make_unique<Slave>();
     slave->group = number;
     slave->id = static_cast<int>(i);
-    slave->slot = static_cast<std::byte*>(memory) + i * slot_bytes;
-    slave->stack = slave->slot + stack_offset;
-    mprotect(slave->slot + heap_bytes, kPage, PROT_NONE);
+    slave->slot = memory + i * kSlotDistance;
+    slave->stack = slave->slot + up_to_page(all.ldm_bytes) + kPage;
     slave->heap.set_capacity(all.ldm_bytes - all.static_bytes -
                              all.shared_bytes);
     slave->peers.assign(count, 0);
@@ -199,10 +237,10 @@ void make_group(Machine& all, int number) {
   }
   const Lock lock(all.mutex);
   group.slaves = std::move(slaves);
-  group.memory = static_cast<std::byte*>(memory);
+  group.memory = memory;
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   ldm_begin = std::min<std::uintptr_t>(ldm_begin, begin);
-  ldm_end = std::max<std::uintptr_t>(ldm_end, begin + count * slot_bytes);
+  ldm_end = std::max<std::uintptr_t>(ldm_end, begin + count * kSlotDistance);
 }
 
 Machine* make_machine() {
@@ -272,6 +310,22 @@ int own_group(bool claim) {
 
 std::size_t Slave::number() const noexcept {
   return static_cast<std::size_t>(group * settings().slaves_per_group + id);
+}
+
+void copy_ldm() {
+  for (Group& group : machine().groups) {
+    if (group.slaves.empty()) continue;
+    const int from = group.file;
+    group.file = map_slots(group.memory, group.slaves.size());
+    for (off_t at = 0; (at = lseek(from, at, SEEK_DATA)) >= 0;) {
+      const off_t end = lseek(from, at, SEEK_HOLE);
+      lseek(group.file, at, SEEK_SET);
+      while (at < end && sendfile(group.file, from, &at,
+                                  static_cast<std::size_t>(end - at)) > 0) {
+      }
+    }
+    close(from);
+  }
 }
 
 void restart_slaves() {

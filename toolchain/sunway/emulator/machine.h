@@ -7,7 +7,6 @@
 
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -120,8 +119,15 @@ struct Packet {
   const void* pc;
 };
 
-// The size of a slot, of all slaves.
+// The size of a slot, and the distance of two slots of a core group: it leaves
+// the bits of an address free in which programs put the number of another
+// slave. `address | id << 20 | 1L << 45` is the same place in the LDM of slave
+// `id`: there the memory of all slots is mapped again, for each slave.
 inline std::size_t slot_bytes = 0;
+inline constexpr std::size_t kSlotDistance = std::size_t{1} << 26;
+inline constexpr std::size_t kRemoteSlave = std::size_t{1} << 20;
+inline constexpr std::uintptr_t kRemoteBit = std::uintptr_t{1} << 45;
+inline constexpr const char* kLdmFile = "swamp-ldm";  // in /proc/self/maps
 
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
 // same layout as every other slave's: the heap, a guard page, then the stack
@@ -152,9 +158,6 @@ struct Slave {
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
   bool asynchronous = false;  // check mode: it began transfers in this launch
                               // that it or others have to wait for
-  // The slaves of its group in whose LDM it computed addresses: see
-  // swamp_remote_ldm().
-  std::bitset<64> reached;
   int gave_way = 0;  // check mode: at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Mode copy: see polls.h.
@@ -201,6 +204,7 @@ struct Group {
   std::vector<std::unique_ptr<Slave>> slaves;
   // Where the slots of its slaves begin; other threads may read it unlocked.
   std::atomic<std::byte*> memory{nullptr};
+  int file = -1;  // check mode: what the slots map
   Barrier array;
   Barrier master;  // with the master
   std::vector<Barrier> rows, columns;
@@ -290,8 +294,11 @@ void count_master();
 // that launches (`claim`) gets the lowest that no other thread owns; a thread
 // that owns none uses core group 0. Under the machine's mutex.
 int own_group(bool claim);
-// restart_slaves() gives a child of fork() threads for the slaves that were
-// launched and had not begun.
+// copy_ldm() gives a child of fork() an LDM of its own, before the parent's
+// slaves continue.
+void copy_ldm();
+// restart_slaves() gives it threads for the slaves that were launched and had
+// not begun.
 void restart_slaves();
 
 // self() returns the slave of the calling thread, or nullptr for a master.

@@ -125,7 +125,10 @@ Word add(volatile Word* word, Word value, const void* pc) {
   } else if (sunway::observer != nullptr) {
     sunway::observer->atomic(word, sizeof(Word));
   }
-  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+  const Word old = __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+  // Others may take many tasks before the slave begins this one.
+  if (slave != nullptr && slave->observer) slave->observer->gives_way();
+  return old;
 }
 
 // part_lock() is the lock of part `place` of the slaves of a core group.

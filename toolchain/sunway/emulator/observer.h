@@ -106,8 +106,8 @@ class SlaveObserver {
   // evicts() is for a call that empties the slave's data cache, or the lines
   // of [begin, end) of it.
   virtual void evicts(const volatile void* begin, const volatile void* end) = 0;
-  // gives_way() is called before an attempt to take a lock and before an atomic
-  // operation. In some replays of check mode others run first, so that all
+  // gives_way() is called before an attempt to take a lock, and before and after
+  // an atomic operation. In some replays of check mode others run first, so that all
   // slaves share work that is taken by locks or atomics. Copy mode does not do
   // it: a lock made of atomics may be free only while nobody tries to take it.
   virtual void gives_way() = 0;
@@ -123,9 +123,6 @@ class Observer {
  public:
   // make() makes the observer of a new slave.
   virtual std::unique_ptr<SlaveObserver> make(Slave& slave) = 0;
-  // bytes_above() is how much address space the observer needs above the LDMs
-  // of a core group.
-  virtual std::size_t bytes_above() const noexcept = 0;
 
   // refused() is for a call of a master that is a mistake. `why` is what the
   // master does wrong: "waits for slaves that do not run".

@@ -202,28 +202,6 @@ int athread_rma_barrier() {
   if (slave.observer) slave.observer->rma_barrier();
   return 0;
 }
-// swcc replaces `address | slave << 20 | 1L << 45`, in any order, by a call of
-// this, with 0 for the bit: the address of the same place in the LDM of that
-// slave.
-unsigned long swamp_remote_ldm(unsigned long a, unsigned long b,
-                               unsigned long c) {
-  constexpr unsigned kSlave = 20;
-  constexpr const char* kCall = "an address in another slave's LDM";
-  Slave& slave = sunway::require_self(kCall);
-  unsigned long parts[] = {a, b, c};
-  std::sort(std::begin(parts), std::end(parts));
-  const unsigned long id = parts[1];
-  auto* own = reinterpret_cast<std::byte*>(parts[2]);
-  if (parts[0] != 0 || id % (1ul << kSlave) != 0) {
-    sunway::fail(1, std::string(kCall) +
-                        ": expected the address of a variable, the slave's "
-                        "number << 20, and 1L << 45");
-  }
-  const Rma rma{own, nullptr, 0, own, nullptr, kCall, SWAMP_SUNWAY_CALLER()};
-  Slave& other = peer(slave, static_cast<int>(id >> kSlave), rma);
-  slave.reached.set(static_cast<std::size_t>(other.id));
-  return sunway::address_of(sunway::as_seen_by(other, own));
-}
 int athread_rma_all_barrier() { return athread_rma_barrier(); }
 
 #define SWAMP_COPY void *to, void *from

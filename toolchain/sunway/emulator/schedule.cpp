@@ -141,13 +141,13 @@ void changed() {
   });
 }
 
-bool yield_turn(Slave& slave) {
+bool yield_turn(Slave& slave, bool by_seed) {
   Machine& all = machine();
   Lock lock(all.mutex);
   if (all.turn != &slave) return false;
-  // Round robin, not by seed: otherwise two waiting slaves could alternate
-  // forever.
-  Slave* next = choose_after(slave);
+  // Otherwise round robin, because two waiting slaves could alternate forever.
+  Slave* next =
+      by_seed && all.order.seed > 1 ? choose() : choose_after(slave);
   if (next == nullptr) return false;
   slave.wait = &slave.first_turn;
   all.turn = next;

@@ -41,9 +41,10 @@ inline void take_turn(Slave& slave) {
 // or call. Under the machine's mutex.
 void take_turn_from(Slave& slave);
 
-// yield_turn() lets others run before the slave continues, in check mode.
-// Returns false if no other slave can run.
-bool yield_turn(Slave& slave);
+// yield_turn() lets others run before the slave continues, in check mode: the
+// next one, or the one that choose() picks (`by_seed`). Returns false if no
+// other slave can run.
+bool yield_turn(Slave& slave, bool by_seed = false);
 
 // stop_slaves() is called in check mode at the end of the process, before
 // anything is destroyed or reported. It returns after all slaves but the

@@ -45,7 +45,6 @@ class Tracer final : public Observer {
   std::unique_ptr<SlaveObserver> make(Slave& slave) override {
     return make_recorder(slave);
   }
-  std::size_t bytes_above() const noexcept override { return 0; }
   void refused(const void*, const char*) override {}
 
   void launched(unsigned mask, const void*, const void*) override {

@@ -72,8 +72,8 @@ std::byte* as_seen_by(const Slave& other,
   const Group& group = machine().groups[static_cast<std::size_t>(other.group)];
   const std::size_t offset =
       address_of(address) - address_of(group.memory.load());
-  return offset < group.slaves.size() * slot_bytes
-             ? other.slot + offset % slot_bytes
+  return offset < group.slaves.size() * kSlotDistance
+             ? other.slot + offset % kSlotDistance
              : static_cast<std::byte*>(const_cast<void*>(address));
 }
 

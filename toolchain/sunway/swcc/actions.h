@@ -55,15 +55,6 @@ Words headers_for(const std::string& errors);
 // and counts floating-point operations and accesses.
 std::string with_tests(const std::string& assembly);
 
-// with_remote_ldm() replaces the addresses in another slave's LDM that slave
-// code computes, `address | slave << 20 | 1L << 45` in any order, by calls of
-// the emulator. It returns "" if it cannot.
-std::string with_remote_ldm(const std::string& preprocessed);
-// has_remote_bit() returns whether the code that remains computes such an
-// address: it has the numbers of its shifts, and the assembly the bit.
-bool has_remote_bit(const std::string& preprocessed,
-                    const std::string& assembly);
-
 // compiler() returns "gcc" or "g++".
 std::string compiler(const Options& options);
 

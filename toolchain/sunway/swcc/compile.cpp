@@ -194,17 +194,17 @@ void weaken_common(const std::string& object) {
 
 // add_checked() compiles a source a second time, with a call for every load and
 // store, and adds the result to the object, with the call graph of the first
-// time and the names of __uncached variables that others define. It returns the
-// assembly.
-std::string add_checked(const Options& options, const std::string& source,
-                        const std::string& object,
-                        const std::string& uncached) {
+// time and the names of __uncached variables that others define.
+void add_checked(const Options& options, const std::string& source,
+                 const std::string& object, const std::string& uncached) {
   const bool slave = options.side == Options::Side::slave;
   Words before = flags(options, source);
+  // -fno-tree-pta: otherwise gcc adds no calls for local variables to which only
+  // addresses in another slave's LDM lead.
   for (const char* flag :
-       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
-        "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
-        "-w"}) {
+       {"-fsanitize=thread", "-fno-tree-pta",
+        "--param=tsan-distinguish-volatile=1", "-fno-builtin-memcpy",
+        "-fno-builtin-memset", "-fno-builtin-memmove", "-w"}) {
     before.push_back(flag);
   }
   if (slave) before.push_back("-fsanitize=bounds");
@@ -234,8 +234,8 @@ std::string add_checked(const Options& options, const std::string& source,
           temporary_file(".txt")) != 0) {
     run_or_exit(command(options, before, user, source, assembly));
   }
-  const std::string text = read_file(assembly);
   if (!has(user, "-masm=intel")) {
+    const std::string text = read_file(assembly);
     write_file(assembly, slave ? with_tests(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
@@ -254,7 +254,6 @@ std::string add_checked(const Options& options, const std::string& source,
   }
   add.push_back(object);
   run_or_exit(add);
-  return text;
 }
 
 // preprocessed() returns the source after gcc -E, or "" if that fails.
@@ -504,45 +503,17 @@ std::string compiled(Options& options, const std::string& source,
   return source;
 }
 
-[[noreturn]] void refuse_remote(const std::string& source) {
-  fail(source +
-       ": computes an address in another slave's LDM (1L << 45) in a way that "
-       "is not emulated: write it as address | slave << 20 | 1L << 45, or use "
-       "CRTS_rma_put and CRTS_rma_get");
-}
-
-// compile_remote() compiles a rewritten copy of slave code if that computes
-// addresses in another slave's LDM. `what` is the file that was compiled
-// before, and `text` its text; it returns the one that is compiled now.
-std::string compile_remote(const Options& options, const std::string& source,
-                           const std::string& output, const std::string& what,
-                           const std::string& text) {
-  const std::string remote = with_remote_ldm(text);
-  if (remote == text) return what;
-  remove_on_failure(output);
-  if (remote.empty()) refuse_remote(source);
-  const std::string copy =
-      temporary_file(compiles_cplusplus(options, source) ? ".ii" : ".i");
-  write_file(copy, remote);
-  Words user = without_dependencies(options.rest);
-  user.push_back("-w");
-  run_or_exit(command(options, flags(options, copy), user, copy, output));
-  return copy;
-}
-
 void compile_one(Options options, const std::string& source,
                  const std::string& output) {
-  std::string what = compiled(options, source, output);
+  const std::string what = compiled(options, source, output);
   const std::string ending = ending_of(options, source);
   if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
   const bool slave = options.side == Options::Side::slave;
-  std::string text, uncached;
+  std::string uncached;
   if (slave) {
-    text = what == source ? preprocessed(options, source, {}) : read_file(what);
-    uncached = uncached_declarations(text);
-    const std::string last = what;
-    what = compile_remote(options, source, output, what, text);
-    if (what != last) text = read_file(what);
+    uncached = uncached_declarations(what == source
+                                         ? preprocessed(options, source, {})
+                                         : read_file(what));
   }
   weaken_common(output);
   if (!slave && (is_sanitized(options) || !spawns(output))) return;
@@ -554,8 +525,7 @@ void compile_one(Options options, const std::string& source,
          "not emulated: spawn the loop with athread_spawn, and divide it by "
          "_PEN");
   }
-  const std::string assembly = add_checked(options, what, output, uncached);
-  if (slave && has_remote_bit(text, assembly)) refuse_remote(source);
+  add_checked(options, what, output, uncached);
   remove_on_failure("");
 }
 

@@ -41,10 +41,10 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             in every memory layout, on any number of threads and every CPU
             (unless ``reproducible``, PyTorch's own stay in use where they are
             faster: on CPUs without fused multiply-add, for which :func:`info`
-            says "emulated, slow" under ``products``; in bfloat16 on those with
-            AMX, and most of them on those with AVX512-BF16: README, Limits); and
-            whether
-            ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
+            says "emulated, slow" under ``products``; on those with AMX for the
+            dtype, AMX-BF16 or AMX-FP16; and most of those of bfloat16 on those with
+            AVX512-BF16: README, Limits); and whether
+            ``scaled_dot_product_attention`` (without such AMX), ``log_softmax``, ``cross_entropy``
             of class indices, ``layer_norm``, ``rms_norm``, ``gelu`` (of the
             exact one only the gradient in float16), ``tanh``, ``softplus``, ``mv`` and ``addmv`` of such
             tensors are swamp's, with float32 arithmetic
@@ -64,7 +64,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
             threads. PyTorch's own kernel computes what swamp does not take:
-            dropout, float64, more than 256 channels, or sizes that need more LDM
+            dropout, float64, more than 512 channels, or sizes that need more LDM
             than ``SWAMP_LDM_BYTES``.
         reproducible: whether all of these operators, and ``silu``, ``sigmoid``,
             ``glu``, ``mish``, ``elu`` (so also ``celu`` and ``selu``), ``logsigmoid``,

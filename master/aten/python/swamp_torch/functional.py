@@ -77,7 +77,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
     scores, as flash attention computes it.
 
     Args:
-        query: [batch, heads, queries, channels], at most 256 channels.
+        query: [batch, heads, queries, channels], at most 512 channels.
         key: [batch, key heads, keys, channels]; key heads divide the heads
             (grouped-query attention).
         value: [batch, key heads, keys, value channels].
@@ -105,7 +105,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
     Raises:
         ValueError: a bad value of causal.
         RuntimeError: dtypes or shapes that do not fit.
-        NotImplementedError: another dtype, more than 256 channels, or more
+        NotImplementedError: another dtype, more than 512 channels, or more
             LDM needed than there is (``SWAMP_LDM_BYTES``).
     """
     out, lse = _ops.attention(query, key, value, mask=mask, causal=causal, scale=scale)
@@ -151,7 +151,8 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
     the logits: a chunk of rows at a time, as Liger-Kernel's
     ``LigerFusedLinearCrossEntropyLoss`` and PyTorch 2.13's function of this name.
 
-    The loss is float32, with the bits of :func:`cross_entropy` of swamp's product.
+    The loss is float32, with the bits of :func:`cross_entropy` of swamp's product, or,
+    on CPUs with AMX and unless ``reproducible``, of PyTorch's, which is faster there.
     The forward pass computes the gradients too, if they are needed, and keeps them
     in float32 until the backward pass has multiplied them by the gradient of the
     loss; so float16 needs a loss scale only for what comes before this layer. With

@@ -1,5 +1,6 @@
 #include <slave.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The ways in which programs write addresses in another slave's LDM. */
 #define VARIABLE(id, name) \
@@ -12,6 +13,8 @@ static inline void* place(volatile void* p, uintptr_t id) {
   uintptr_t x = (uintptr_t)p, y = (uintptr_t)id << 20, z = 1ull << 45;
   return (void*)(x | y | z);
 }
+
+extern void* far_place(void* p, int id);
 
 long shared[64];
 __thread_local volatile long came;
@@ -46,7 +49,13 @@ void work(int* bad) {
   athread_ssync_array();
   wrong += VALUE(long, &own, last) != 100 + last;
   wrong += *(long*)((long)&own | (long)last << 20 | kRemote) != 100 + last;
-  const unsigned long bit = 1L << 45; /* after blocks */
-  wrong += *(long*)((long)&own | bit | (long)last << 20) != 100 + last;
+  wrong += *(long*)((long)&own + last * 1024 * 1024 + kRemote) != 100 + last;
+  wrong += *(long*)far_place(&own, last) != 100 + last;
+  wrong += *(long*)far_place(&own, _PEN) != 100 + _PEN;
+  long* const mine = far_place(&own, 0);
+  wrong += mine[(long)last << (20 - 3)] != 100 + last; /* indexed */
+  long copied[8];
+  memcpy(copied, far_place(numbers, last), sizeof copied);
+  for (int i = 0; i < 8; ++i) wrong += copied[i] != 5000 + (_PEN + 62) % 64 * 10 + i;
   bad[_PEN] = wrong;
 }

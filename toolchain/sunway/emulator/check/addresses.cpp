@@ -59,7 +59,7 @@ namespace {
 // Mapping is a line of /proc/self/maps.
 struct Mapping {
   std::uintptr_t begin, end;
-  bool read, write, shared, is_heap;
+  bool read, write, shared, is_heap, is_ldm;
 };
 
 std::vector<Mapping> read_mappings() {
@@ -75,7 +75,8 @@ std::vector<Mapping> read_mappings() {
     if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &begin, &end,
                     access) == 3) {
       all.push_back({begin, end, access[0] == 'r', access[1] == 'w',
-                     access[3] == 's', std::strstr(line, "[heap]") != nullptr});
+                     access[3] == 's', std::strstr(line, "[heap]") != nullptr,
+                     std::strstr(line, kLdmFile) != nullptr});
     }
   }
   std::fclose(file);
@@ -119,7 +120,7 @@ const Slave* ldm_owner(std::uintptr_t address) {
   const Machine& all = machine();
   for (const Group& group : all.groups) {
     const auto begin = reinterpret_cast<std::uintptr_t>(group.memory.load());
-    const std::size_t number = (address - begin) / slot_bytes;
+    const std::size_t number = (address - begin) / kSlotDistance;
     if (begin != 0 && number < group.slaves.size()) {
       return group.slaves[number].get();
     }
@@ -127,10 +128,22 @@ const Slave* ldm_owner(std::uintptr_t address) {
   return nullptr;
 }
 
+std::byte* remote_place(std::uintptr_t address) {
+  const std::uintptr_t own = address - kRemoteBit;
+  const Slave* slave = ldm_owner(own);
+  if (slave == nullptr) return nullptr;
+  const std::size_t offset = own - reinterpret_cast<std::uintptr_t>(slave->slot);
+  const auto& slaves =
+      machine().groups[static_cast<std::size_t>(slave->group)].slaves;
+  const std::size_t id = offset / kRemoteSlave;
+  return id < slaves.size() ? slaves[id]->slot + offset % kRemoteSlave
+                            : nullptr;
+}
+
 bool shares_memory() {
   const std::vector<Mapping> all = read_mappings();
   return std::any_of(all.begin(), all.end(), [](const Mapping& mapping) {
-    return mapping.shared && mapping.write;
+    return mapping.shared && mapping.write && !mapping.is_ldm;
   });
 }
 

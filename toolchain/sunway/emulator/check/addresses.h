@@ -16,6 +16,9 @@ namespace swamp::sunway::check {
 
 // ldm_owner() returns the slave in whose LDM an address is, or nullptr.
 const Slave* ldm_owner(std::uintptr_t address);
+// remote_place() returns the place in the LDM of slave `id` that has the address
+// `own | id << 20 | 1L << 45`, or nullptr for other addresses.
+std::byte* remote_place(std::uintptr_t address);
 
 // why_not_main() returns why [address, address + bytes) is not main memory that
 // may be read (or, with `write`, written); empty if it may.

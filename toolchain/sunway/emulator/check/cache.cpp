@@ -40,6 +40,7 @@ struct DataCache::Old {
   struct Writer {
     const Slave* slave;  // nullptr: a master
     const void* pc;
+    bool in_memory;  // otherwise the new value may be in its cache only
   };
   std::bitset<kLine> bytes;
   std::array<std::byte, kLine> values;
@@ -199,14 +200,12 @@ void DataCache::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
   const OwnAllocations own;
   Old::Writer writer{};
   std::uintptr_t first = 0;  // the first old byte
-  bool in_memory = false;    // the new one is there
   {
     const std::lock_guard<std::mutex> lock(caches().mutex);
     if (!caches().take(begin)) return;
     for (std::uintptr_t at = begin / kLine * kLine; at < end; at += kLine) {
       Line& line = use(at);
-      const bool again = std::exchange(line.read, true);
-      if (!again) take_old(line);
+      if (!std::exchange(line.read, true)) take_old(line);
       if (line.old == nullptr) continue;
       const std::uintptr_t byte = line.old->first_of(
           at, std::max(begin, at) - at, std::min(end - at, kLine));
@@ -214,13 +213,12 @@ void DataCache::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
       if (first == 0) {
         writer = line.old->writers[byte / 4];
         first = at + byte;
-        in_memory = again;
       }
       line.old = nullptr;  // reported
     }
   }
   if (first == 0) return;
-  if (!in_memory) {
+  if (!writer.in_memory) {
     report_stored("reads ", first, slave_, pc, *writer.slave, writer.pc);
     return;
   }
@@ -245,7 +243,7 @@ void DataCache::write(std::uintptr_t begin, std::uintptr_t end,
     const std::uintptr_t last = std::min(end, at + kLine);
     for (std::uintptr_t i = std::max(begin, at); i < last; ++i) {
       line.stored->keep(i - at, *reinterpret_cast<std::byte*>(i),
-                        {&slave_, pc});
+                        {&slave_, pc, false});
     }
   }
 }
@@ -303,18 +301,21 @@ void make_stale(std::uintptr_t begin, std::uintptr_t end, const Slave* by,
     for (DataCache* const cache : found->second) {
       DataCache::Line& line = *cache->find(at);
       const bool is_own = &cache->slave_ == by && !past_cache;
-      if (!is_own && line.read && line.old == nullptr) {
-        line.old = std::make_unique<DataCache::Old>();
-      }
       const std::uintptr_t last = std::min(end, at + kLine);
       for (std::uintptr_t i = std::max(begin, at); i < last; ++i) {
         if (is_own) {
           if (line.old != nullptr) line.old->bytes[i - at] = false;
           continue;
         }
-        if (line.stored != nullptr) line.stored->bytes[i - at] = false;
-        if (!line.read) continue;
-        line.old->keep(i - at, *reinterpret_cast<std::byte*>(i), {by, pc});
+        bool has = line.read;
+        if (line.stored != nullptr) {
+          has = has || line.stored->bytes[i - at];
+          line.stored->bytes[i - at] = false;
+        }
+        if (!has) continue;
+        if (line.old == nullptr) line.old = std::make_unique<DataCache::Old>();
+        line.old->keep(i - at, *reinterpret_cast<std::byte*>(i),
+                       {by, pc, true});
       }
     }
   }

@@ -11,7 +11,7 @@
 namespace swamp::sunway::check {
 
 // Every byte of a slave's slot has a byte of flags, this far above it.
-inline constexpr std::size_t kShadowDistance = std::size_t{1} << 28;
+inline constexpr std::size_t kShadowDistance = std::size_t{1} << 25;
 
 // Per-slave state of the inline test; the segment register gs points to it. An
 // access of n bytes needs no check if address - slot < limit and all n flags

@@ -197,7 +197,6 @@ class HostCheck final : public Observer {
   std::unique_ptr<SlaveObserver> make(Slave& slave) override {
     return std::make_unique<SlaveCheck>(slave);
   }
-  std::size_t bytes_above() const noexcept override { return kShadowDistance; }
   void refused(const void* pc, const char* why) override {
     report({"unjoined", pc, nullptr, why});
   }

@@ -188,14 +188,17 @@ void map_shadow(const Slave& slave) {
     std::fill(flags.begin() + (slave.stack - slave.slot), flags.end(),
               std::uint8_t{Shadow::kBelow});
     const int made = memfd_create("shadow", MFD_CLOEXEC);
-    if (made < 0 || write(made, flags.data(), flags.size()) !=
-                        static_cast<ssize_t>(flags.size())) {
+    // An access may extend beyond the slot.
+    if (made < 0 || ftruncate(made, kShadowDistance) != 0 ||
+        write(made, flags.data(), flags.size()) !=
+            static_cast<ssize_t>(flags.size())) {
       return -1;
     }
     return made;
   }();
-  if (mmap(slave.slot + kShadowDistance, slot_bytes, PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file, 0) == MAP_FAILED) {
+  if (mmap(slave.slot + kShadowDistance, kShadowDistance,
+           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+           file, 0) == MAP_FAILED) {
     fail(1, "cannot allocate the memory of check mode");
   }
 }

@@ -233,6 +233,10 @@ void start_replays(unsigned mask) {
     }
     state().replays.push_back({child, ends[0], order});
   }
+  for (const Replay& replay : state().replays) {
+    char copied = 0;
+    (void)recv(replay.channel, &copied, 1, 0);
+  }
 }
 
 void end_replays() {

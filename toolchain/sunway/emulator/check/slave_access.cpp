@@ -33,7 +33,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   resume();  // others may have run in the meantime
   if (is_volatile) last_flag_ = begin;
   if (!slave_.in_ldm(address, 1)) {
-    if (const Slave* owner = remote_owner(begin)) return read_remote(*owner);
+    if (const std::byte* at = remote_place(begin)) return read_remote(at);
     if (is_volatile) {
       read_flag_ = true;
       if (waits) waits_for(begin, end);
@@ -184,8 +184,8 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   resume();
   progress_.wrote(begin);
   if (!slave_.in_ldm(address, 1)) {
-    if (const Slave* owner = remote_owner(begin)) {
-      return write_remote(*owner, begin, bytes, pc);
+    if (std::byte* at = remote_place(begin)) {
+      return write_remote(at, bytes, pc);
     }
     write_main(begin, end, is_volatile, pc);
     return;
@@ -202,8 +202,9 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   end_access();
 }
 
-void SlaveCheck::read_remote(const Slave& owner) {
+void SlaveCheck::read_remote(const std::byte* place) {
   // What the owner did before is known to a slave that polls its LDM.
+  const Slave& owner = *ldm_owner(address_of(place));
   if (owner.state != SlaveState::without_turn) {
     check_of(owner)->clock_.release(&owner);
     clock_.acquire(&owner);
@@ -211,13 +212,13 @@ void SlaveCheck::read_remote(const Slave& owner) {
   end_access();
 }
 
-void SlaveCheck::write_remote(const Slave& owner, std::uintptr_t begin,
-                              std::size_t bytes, const void* pc) {
+void SlaveCheck::write_remote(std::byte* place, std::size_t bytes,
+                              const void* pc) {
   constexpr const char* kCall = "a store";
-  auto* at = reinterpret_cast<std::byte*>(begin);
+  const Slave& owner = *ldm_owner(address_of(place));
   const auto length = static_cast<long>(bytes);
-  if (reaches(owner, at, length, kCall, pc)) {
-    check_of(owner)->received(at, length, slave_, nullptr, kCall, pc);
+  if (reaches(owner, place, length, kCall, pc)) {
+    check_of(owner)->received(place, length, slave_, nullptr, kCall, pc);
   }
   end_access();
 }
@@ -251,7 +252,7 @@ bool SlaveCheck::operand(const void* address, std::size_t bytes, bool write_it,
       report({"ldm-range", pc, &slave_, std::string(call) + ": " + why});
       return false;
     }
-  } else {
+  } else if (remote_place(address_of(at)) == nullptr) {
     legal = known_ranges_.why_not(address_of(at), bytes, write_it).empty();
   }
   if (write_it) {

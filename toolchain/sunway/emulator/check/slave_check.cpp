@@ -473,7 +473,7 @@ void SlaveCheck::gives_way() {
   direct_.log_write();
   resume();
   ++slave_.gave_way;
-  (void)yield_turn(slave_);
+  (void)yield_turn(slave_, true);
 }
 
 void SlaveCheck::tried(const volatile void* word, const void* pc) {

@@ -204,21 +204,10 @@ class SlaveCheck final : public SlaveObserver {
   void check_set(std::uintptr_t begin, std::size_t bytes, const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
-  // remote_owner() returns the slave in whose LDM an address is that this slave
-  // may have computed with 1L << 45, or nullptr.
-  const Slave* remote_owner(std::uintptr_t address) const {
-    if (slave_.reached.none()) return nullptr;
-    const Slave* owner = ldm_owner(address);
-    const bool is_reached =
-        owner != nullptr && owner->group == slave_.group &&
-        slave_.reached.test(static_cast<std::size_t>(owner->id));
-    return is_reached ? owner : nullptr;
-  }
-  // read_remote() and write_remote() are for loads and stores of another
-  // slave's LDM by such an address.
-  void read_remote(const Slave& owner);
-  void write_remote(const Slave& owner, std::uintptr_t begin, std::size_t bytes,
-                    const void* pc);
+  // read_remote() and write_remote() are for loads and stores of a remote
+  // place.
+  void read_remote(const std::byte* place);
+  void write_remote(std::byte* place, std::size_t bytes, const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                   const void* pc);
   // check_main() checks an access of what is not the slave's own LDM, and
