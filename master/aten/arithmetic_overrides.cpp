@@ -131,7 +131,7 @@ struct IndexSum {
         !is_plain(index, at::kLong) || source.numel() < kLeastElements ||
         source.size(0) != index.size(0) || !a.is_contiguous() ||
         source.sizes().slice(1) != a.sizes().slice(1) ||
-        a.numel() < kLeastColumns * a.size(0) ||
+        a.numel() == 0 || a.numel() < kLeastColumns * a.size(0) ||
         index.size(0) < a.size(0) / 4 ||
         share_memory(a, source) || share_memory(a, index)) {
       return false;

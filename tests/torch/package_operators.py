@@ -637,7 +637,9 @@ class Memory(TestCase):
                     self.run_forms((name, dtype), gradients, [*inputs, factor], (),
                                    skipped=["zero"] * (name in (
                                        "group_norm", "norm", "mv", "addmv", "dot",
-                                       "log1p", "rsqrt")))
+                                       "log1p", "rsqrt")) +
+                                   # PyTorch's index_add crashes.
+                                   ["mkldnn"] * name.startswith("index_add"))
         use(False)
 
 
