@@ -82,7 +82,7 @@ TEST(Pointwise, Errors) {
   const PointwiseOptions clamp{Pointwise::clamp};
   expect_refused({
       {[&] { pointwise(wide.matrix, wide.matrix, clamp); },
-       "x.dtype: got float32, expected"},
+       "x.dtype: got 2 (float32), expected", SWAMP_UNSUPPORTED},
       {[&] { pointwise(x.matrix, other.matrix, clamp); },
        "y.columns: got 7, expected 6 (as 'x' has)"},
       {[&] { pointwise(x.matrix, y.matrix, {static_cast<Pointwise>(7)}); },
