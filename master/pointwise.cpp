@@ -34,8 +34,8 @@ void require_second(const Matrix& x, const PointwiseOptions& options) {
     master::require_data("options.matrix", z);
   }
   if (options.row != nullptr) {
-    master::require_array("options.row", options.row,
-                          kScalarTypeBytes[x.dtype], x.columns);
+    master::require_array("options.row", options.row, kScalarTypeBytes[x.dtype],
+                          x.columns);
   }
   if (options.values != nullptr) {
     master::require_array("options.values", options.values, alignof(float),
@@ -75,9 +75,9 @@ void pointwise(const Matrix& x, const Matrix& y,
   for (int s = 0; s < PointwiseOperand::count; ++s) {
     if (addresses[s] == nullptr) operation.remove_operand(s);
   }
-  master::run_rows(impl, "x", units, operation,
-                   {x.data, options.matrix, options.row, options.values,
-                    y.data});
+  master::run_rows(
+      impl, "x", units, operation,
+      {x.data, options.matrix, options.row, options.values, y.data});
 }
 
 }  // namespace swamp

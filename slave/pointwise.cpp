@@ -90,10 +90,9 @@ struct Apply {
 };
 
 template <class Function>
-inline constexpr bool kHasSecond = std::is_same_v<Function, Sum> ||
-                                   std::is_same_v<Function, PlainSum> ||
-                                   std::is_same_v<Function, Product> ||
-                                   std::is_same_v<Function, Difference>;
+inline constexpr bool kHasSecond =
+    std::is_same_v<Function, Sum> || std::is_same_v<Function, PlainSum> ||
+    std::is_same_v<Function, Product> || std::is_same_v<Function, Difference>;
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 inline constexpr bool kInPairs = true;
@@ -143,12 +142,11 @@ struct Pairs {
         const VU second = load(z + i);
         even_z = even_bfloat16(df, second), odd_z = odd_bfloat16(df, second);
       }
-      hn::StoreU(
-          narrow(Function::of(even_bfloat16(df, from), even_z, body.alpha,
-                              body.beta),
-                 Function::of(odd_bfloat16(df, from), odd_z, body.alpha,
-                              body.beta)),
-          DU(), reinterpret_cast<std::uint32_t*>(y + i));
+      hn::StoreU(narrow(Function::of(even_bfloat16(df, from), even_z,
+                                     body.alpha, body.beta),
+                        Function::of(odd_bfloat16(df, from), odd_z, body.alpha,
+                                     body.beta)),
+                 DU(), reinterpret_cast<std::uint32_t*>(y + i));
     }
     return i;
   }

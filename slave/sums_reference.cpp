@@ -126,8 +126,8 @@ void pointwise(const void* arguments, const Tile& tile, Result&) {
   const auto* line = row<Format>(tile, At::line, 0, columns);
   for (std::size_t i = 0; i < tile.count; ++i) {
     const auto* x = row<Format>(tile, At::x, i, columns);
-    const auto* z = line == nullptr ? row<Format>(tile, At::z, i, columns)
-                                    : line;
+    const auto* z =
+        line == nullptr ? row<Format>(tile, At::z, i, columns) : line;
     if (x == nullptr) x = line;
     auto* y = static_cast<typename Format::Element*>(tile.operands[At::y]) +
               i * columns;

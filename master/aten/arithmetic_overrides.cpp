@@ -130,10 +130,10 @@ struct IndexSum {
         (dim != 0 && dim != -a.dim()) || index.dim() != 1 ||
         !is_plain(index, at::kLong) || source.numel() < kLeastElements ||
         source.size(0) != index.size(0) || !a.is_contiguous() ||
-        source.sizes().slice(1) != a.sizes().slice(1) ||
-        a.numel() == 0 || a.numel() < kLeastColumns * a.size(0) ||
-        index.size(0) < a.size(0) / 4 ||
-        share_memory(a, source) || share_memory(a, index)) {
+        source.sizes().slice(1) != a.sizes().slice(1) || a.numel() == 0 ||
+        a.numel() < kLeastColumns * a.size(0) ||
+        index.size(0) < a.size(0) / 4 || share_memory(a, source) ||
+        share_memory(a, index)) {
       return false;
     }
     const Guard guard;
@@ -181,8 +181,7 @@ struct IndexSum {
     return sum(source, alpha,
                [&](const Tensor& x, const Scalar& factor) -> Tensor& {
                  Tensor found;
-                 if (is_one(factor) &&
-                     of_rows(a, dim, index, x, true, found)) {
+                 if (is_one(factor) && of_rows(a, dim, index, x, true, found)) {
                    return a;
                  }
                  return at::cpu::index_add_(a, dim, index, x, factor);

@@ -170,10 +170,10 @@ struct Clamp {
   static bool set(at::ScalarType type, const Scalar& limit, float& number) {
     if (limit.isComplex()) return false;
     const double value = limit.toDouble();
-    const double largest = type == at::kHalf
-                               ? 65504
-                               : static_cast<double>(
-                                     std::numeric_limits<at::BFloat16>::max());
+    const double largest =
+        type == at::kHalf
+            ? 65504
+            : static_cast<double>(std::numeric_limits<at::BFloat16>::max());
     if (!(std::fabs(value) <= largest)) return false;
     number = type == at::kHalf ? float{limit.to<at::Half>()}
                                : float{limit.to<at::BFloat16>()};
@@ -279,8 +279,8 @@ bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
 }
 
 // PyTorch's sum of a 16-bit alpha is a fused multiply-add.
-template <int kSign, Tensor (*kStock)(const Tensor&, const Tensor&,
-                                      const Scalar&)>
+template <int kSign,
+          Tensor (*kStock)(const Tensor&, const Tensor&, const Scalar&)>
 Tensor sum(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (is_half(a.scalar_type()) && !alpha.isBoolean() && alpha.equal(1)) {
     if (auto y = binary(a, b, {Pointwise::sum, 1, kSign})) return *y;
@@ -314,8 +314,9 @@ Tensor mse_loss_backward(const Tensor& grad, const Tensor& x,
                                 ? 2.0 / static_cast<double>(x.numel())
                                 : 2.0;
       const auto found =
-          binary(x, target, {Pointwise::difference, static_cast<float>(factor),
-                             grad.item<float>()});
+          binary(x, target,
+                 {Pointwise::difference, static_cast<float>(factor),
+                  grad.item<float>()});
       if (found) return *found;
     }
     if (type == at::kBFloat16 && x.numel() <= kMostElements) {

@@ -55,13 +55,13 @@ TEST(Pointwise, Formulas) {
           Values y(rows, columns, type), expected = y;
           pointwise(x.matrix, y.matrix, options);
           for (std::size_t i = 0; i < rows * columns; ++i) {
-            const float second =
-                where == 2 ? values[i / columns]
-                           : widen(type, z.memory.data(),
-                                   where == 1 ? i % columns : i);
-            store_value(type, expected.memory.data(), i,
-                        formula(options, widen(type, x.memory.data(), i),
-                                second));
+            const float second = where == 2
+                                     ? values[i / columns]
+                                     : widen(type, z.memory.data(),
+                                             where == 1 ? i % columns : i);
+            store_value(
+                type, expected.memory.data(), i,
+                formula(options, widen(type, x.memory.data(), i), second));
           }
           ASSERT_EQ(y.bits(), expected.bits())
               << kFloatFormats[type].name << " function " << f << " columns "
