@@ -63,6 +63,13 @@ class SumOperations {
   Operation all_[kCount];
 };
 
+// source_of() returns the row of x that is number k of the sources of row i.
+template <class Sources>
+const void* source_of(const Sources& sources, const Matrix& x, std::size_t i,
+                      std::size_t k) {
+  return row_of(x, sources.row(i, k));
+}
+
 // sum_rows() sets row i of y to the sum of the rows of x that `sources` lists:
 // sources.count(i) is their number and sources.row(i, k) is number k, which is
 // multiplied by probs[sources.prob(i, k)]. A launch adds kMoeSources rows; sums
@@ -95,7 +102,7 @@ void sum_rows(Machine::Impl& machine, const Matrix& x, const Sources& sources,
             sums ? &sums[sources.long_row(i) * columns] : target;
         const void* from[kStep] = {};
         for (std::size_t k = 0; k < take; ++k) {
-          from[k] = row_of(x, sources.row(i, done + k));
+          from[k] = source_of(sources, x, i, done + k);
           if (probs != nullptr) {
             factors[i].factor[k] = probs[sources.prob(i, done + k)];
           }
@@ -179,18 +186,35 @@ class RowsOf {
     return rows_[begin_[i] + k];
   }
   std::size_t prob(std::size_t i, std::size_t k) const { return row(i, k); }
-  // A token of more than kMoeSources rows has a number of its own.
-  std::size_t long_row(std::size_t i) const {
-    return begin_[i] / (slave::kMoeSources + 1);
+  // A token of more than kMoeSources sources, its rows and `others`, has a
+  // number of its own.
+  std::size_t long_row(std::size_t i, std::size_t others = 0) const {
+    return begin_[i] / (slave::kMoeSources + 1 - others);
   }
-  std::size_t long_rows() const {
-    return row_count_ / (slave::kMoeSources + 1);
+  std::size_t long_rows(std::size_t others = 0) const {
+    return row_count_ / (slave::kMoeSources + 1 - others);
   }
 
  private:
   std::unique_ptr<std::size_t[]> begin_, rows_;
   std::size_t row_count_;
 };
+
+// RowsOnto is a row of another matrix, then all rows of its token.
+struct RowsOnto {
+  const RowsOf& rows;
+  const Matrix& onto;
+
+  std::size_t count(std::size_t i) const { return rows.count(i) + 1; }
+  static std::size_t prob(std::size_t, std::size_t) { return 0; }
+  std::size_t long_row(std::size_t i) const { return rows.long_row(i, 1); }
+  std::size_t long_rows() const { return rows.long_rows(1); }
+};
+const void* source_of(const RowsOnto& sources, const Matrix& x, std::size_t i,
+                      std::size_t k) {
+  return k == 0 ? row_of(sources.onto, i)
+                : row_of(x, sources.rows.row(i, k - 1));
+}
 
 // FirstRow is the same source for all rows.
 struct FirstRow {
@@ -247,6 +271,16 @@ void moe_unpermute(const Matrix& permuted, const std::int64_t* token_of,
   Machine::Impl& impl = master::impl_of(machine);
   if (tokens.rows == 0 || tokens.columns == 0) return;
   sum_rows(impl, permuted, RowsOf(impl, of, permuted.rows), probs, tokens);
+}
+
+void moe_add(const Matrix& tokens, const std::int64_t* token_of,
+             const Matrix& permuted, const Matrix& sums, Machine* machine) {
+  const TokenOf of = require_permutation(tokens, token_of, nullptr, permuted);
+  master::require_like("sums", sums, "tokens", tokens);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (tokens.rows == 0 || tokens.columns == 0) return;
+  const RowsOf rows(impl, of, permuted.rows);
+  sum_rows(impl, permuted, RowsOnto{rows, tokens}, nullptr, sums);
 }
 
 void moe_dot(const Matrix& tokens, const std::int64_t* token_of,

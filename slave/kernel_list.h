@@ -9,6 +9,7 @@
 #include "slave/convolution_args.h"
 #include "slave/kernel_args.h"
 #include "slave/kernel_table.h"
+#include "slave/pointwise_args.h"
 #include "slave/product_args.h"
 #include "slave/quantize_args.h"
 #include "slave/row_args.h"

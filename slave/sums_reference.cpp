@@ -1,7 +1,9 @@
-// The scalar references of the sums over rows and lines, and of affine
-// functions of rows: the formulas of slave/row_args.h in plain loops.
+// The scalar references of the sums over rows and lines, of affine functions of
+// rows and of those of two operands: the formulas of slave/row_args.h in plain
+// loops.
 #include <vector>
 
+#include "slave/pointwise_args.h"
 #include "slave/reference.h"
 #include "slave/row_args.h"
 
@@ -81,10 +83,68 @@ void row_affine(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
+// pointwise_value() is f(x, z), each operation rounded to float32.
+float pointwise_value(const PointwiseArgs& args, float x, float z) {
+  using A = PointwiseArgs;
+  const auto limited = [](float value, float low, float high) {
+    const float raised = value < low ? low : value;
+    return high < raised ? high : raised;
+  };
+  const float shifted = x + 3;
+  const float hard = limited(shifted, 0, 6);
+  switch (args.function) {
+    case A::clamp:
+      return limited(x, args.alpha, args.beta);
+    case A::hard_swish: {
+      const float product = x * hard;
+      return product / 6;
+    }
+    case A::hard_sigmoid:
+      return hard / 6;
+    case A::leaky_relu:
+      return 0 < x ? x : x * args.alpha;
+    case A::product:
+      return x * z;
+    case A::sum: {
+      const float first = x * args.alpha, second = z * args.beta;
+      return first + second;
+    }
+    default: {
+      const float d = x - z;
+      const float product = d * args.alpha;
+      return product * args.beta;
+    }
+  }
+}
+
+template <class Format>
+void pointwise(const void* arguments, const Tile& tile, Result&) {
+  using At = PointwiseOperand;
+  const auto& args = *static_cast<const PointwiseArgs*>(arguments);
+  const std::size_t columns = args.columns;
+  const auto* values = static_cast<const float*>(tile.operands[At::value]);
+  const auto* line = row<Format>(tile, At::line, 0, columns);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const auto* x = row<Format>(tile, At::x, i, columns);
+    const auto* z =
+        line == nullptr ? row<Format>(tile, At::z, i, columns) : line;
+    if (x == nullptr) x = line;
+    auto* y = static_cast<typename Format::Element*>(tile.operands[At::y]) +
+              i * columns;
+    for (std::size_t j = 0; j < columns; ++j) {
+      const float second = values != nullptr ? values[i]
+                           : z != nullptr    ? Format::widen(z[j])
+                                             : 0;
+      y[j] = Format::narrow(pointwise_value(args, Format::widen(x[j]), second));
+    }
+  }
+}
+
 }  // namespace
 
 SWAMP_KERNELS(row_sums, kUpTo64, row_sums<A>)
 SWAMP_KERNELS(column_sums, kSums, column_sums<A, B>)
 SWAMP_KERNELS(row_affine, kUpTo32, row_affine<A>)
+SWAMP_KERNELS(pointwise, kHalf, pointwise<A>)
 
 }  // namespace swamp::slave::reference

@@ -402,7 +402,8 @@ SLOW_OPERATORS = {
                    (64,), (64,)),
     "gelu": ("float16: swamp (backward)", F.gelu, TOKENS_BY_WIDTH),
     "mv": ("swamp", torch.mv, TOKENS_BY_WIDTH, (768,)),
-    "dot": ("bfloat16: swamp", torch.dot, (393216,), (393216,)),
+    "outer": ("swamp", torch.outer, (512,), (768,)),
+    "dot": ("swamp", torch.dot, (393216,), (393216,)),
     "argmax": (FLOAT32, lambda x: x.argmax(-1), TOKENS_BY_WIDTH),
     "amax": ("PyTorch's of integers", lambda x: x.amax(-1), TOKENS_BY_WIDTH),
     "max_pool1d": (FLOAT32, lambda x: F.max_pool1d(x, 2), (8, 64, 512)),
@@ -413,16 +414,15 @@ SLOW_OPERATORS = {
     "unfold": (FLOAT32 + " (backward)", lambda x: F.unfold(x, 3, padding=1), IMAGES),
     "embedding_bag": (FLOAT32 + " (backward)", lambda w: F.embedding_bag(
         torch.arange(4096).view(8, 512) % 2048, w), (2048, 768)),
-    "mse_loss": (f"bfloat16: {FLOAT32} (backward)", F.mse_loss, TOKENS_BY_WIDTH,
-                 TOKENS_BY_WIDTH),
-    "index_add": ("PyTorch", lambda x, y: x.index_add(0, torch.arange(512).flip(0), y),
+    "mse_loss": ("swamp (backward)", F.mse_loss, TOKENS_BY_WIDTH, TOKENS_BY_WIDTH),
+    "index_add": ("swamp (forward)", lambda x, y: x.index_add(0, torch.arange(512).flip(0), y),
                   TOKENS_BY_WIDTH, TOKENS_BY_WIDTH),
-    "scatter_add": ("PyTorch", lambda x, y: x.scatter_add(
+    "scatter_add": ("swamp (forward)", lambda x, y: x.scatter_add(
         0, torch.arange(512).flip(0).view(-1, 1).expand(512, 768), y), TOKENS_BY_WIDTH,
         TOKENS_BY_WIDTH),
-    "clamp": ("PyTorch", lambda x: x.clamp(-0.5, 0.5), TOKENS_BY_WIDTH),
-    "hardswish": ("PyTorch", F.hardswish, TOKENS_BY_WIDTH),
-    "x + bias": ("PyTorch", torch.add, TOKENS_BY_WIDTH, (768,)),
+    "clamp": ("swamp (forward)", lambda x: x.clamp(-0.5, 0.5), TOKENS_BY_WIDTH),
+    "hardswish": ("swamp (forward)", F.hardswish, TOKENS_BY_WIDTH),
+    "x + bias": ("swamp (forward)", torch.add, TOKENS_BY_WIDTH, (768,)),
 }
 
 

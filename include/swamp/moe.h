@@ -131,6 +131,18 @@ SWAMP_API void moe_unpermute(const Matrix& permuted,
                              const std::int64_t* token_of, const float* probs,
                              const Matrix& tokens, Machine* machine = nullptr);
 
+/// moe_add adds its rows to each token, in their order: PyTorch's index_add().
+/// Of 16 bits the sum is float32, rounded once.
+///
+/// @param tokens [tokens, columns]
+/// @param token_of the token of each row of `permuted`, or -1
+/// @param permuted of the same columns and dtype
+/// @param[out] sums like tokens
+/// @param machine where to run; null: the default machine
+SWAMP_API void moe_add(const Matrix& tokens, const std::int64_t* token_of,
+                       const Matrix& permuted, const Matrix& sums,
+                       Machine* machine = nullptr);
+
 /// moe_dot computes the gradients of the probabilities: the products of row r
 /// of `permuted` and token token_of[r], summed.
 ///

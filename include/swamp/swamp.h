@@ -14,7 +14,7 @@
 /// | @ref c_optimizer | mixed_precision.h, optimizer.h, grad_scaler.h |
 /// | | communicator.h, mpi.h |
 /// | @ref c_rows | rows.h, attention.h, channel_norm.h, moe.h |
-/// | @ref c_activation | activation.h |
+/// | @ref c_activation | activation.h, pointwise.h |
 /// | @ref c_product | product.h |
 /// | @ref c_float8 | float8.h |
 /// | @ref c_scaler | loss_scaler.h |
@@ -39,6 +39,7 @@
 #include "swamp/mixed_precision.h"
 #include "swamp/moe.h"
 #include "swamp/optimizer.h"
+#include "swamp/pointwise.h"
 #include "swamp/predict.h"
 #include "swamp/product.h"
 #include "swamp/rows.h"

@@ -27,6 +27,7 @@
 #include <ATen/ops/neg_cpu_dispatch.h>
 #include <ATen/ops/polar_cpu_dispatch.h>
 #include <ATen/ops/result_type.h>
+#include <ATen/ops/scatter_add_cpu_dispatch.h>
 #include <ATen/ops/sgn_cpu_dispatch.h>
 #include <ATen/ops/sqrt_cpu_dispatch.h>
 #include <ATen/ops/sub.h>
@@ -40,8 +41,12 @@
 #include <optional>
 #include <utility>
 
+#include "master/aten/checks.h"
+#include "master/aten/layout.h"
 #include "master/aten/overrides.h"
 #include "master/aten/row_tensors.h"
+#include "master/aten/tensor.h"
+#include "swamp/moe.h"
 
 namespace swamp::aten {
 namespace {
@@ -50,6 +55,10 @@ using at::Scalar;
 using at::ScalarType;
 using at::Tensor;
 using Guard = at::AutoDispatchBelowADInplaceOrView;
+
+bool is_one(const Scalar& alpha) {
+  return !alpha.isBoolean() && alpha.equal(1);
+}
 
 bool is_complex(ScalarType type) {
   return type == at::kComplexFloat || type == at::kComplexDouble;
@@ -106,8 +115,44 @@ struct Sum {
 };
 
 // Sums of alpha * source by indices; PyTorch's own of an alpha of 1 is the same
-// everywhere.
+// everywhere. Of 16 bits it adds row after row, rounded each; swamp adds all
+// rows of an index in float32.
 struct IndexSum {
+  // of_rows() computes a sum along the first dimension, or returns false if it
+  // is PyTorch's: of few or short rows, or wrong arguments. It sets `to` to the
+  // memory of the sum: a, or a new tensor.
+  static bool of_rows(const Tensor& a, std::int64_t dim, const Tensor& index,
+                      const Tensor& source, bool in_place, Tensor& to) {
+    constexpr std::int64_t kLeastColumns = 64, kLeastElements = 4096;
+    const ScalarType type = a.scalar_type();
+    if (!is_half(type) || !is_switched(type) || !is_plain(a, type) ||
+        !is_plain(source, type) || a.dim() < 2 || source.dim() != a.dim() ||
+        (dim != 0 && dim != -a.dim()) || index.dim() != 1 ||
+        !is_plain(index, at::kLong) || source.numel() < kLeastElements ||
+        source.size(0) != index.size(0) || !a.is_contiguous() ||
+        source.sizes().slice(1) != a.sizes().slice(1) || a.numel() == 0 ||
+        a.numel() < kLeastColumns * a.size(0) ||
+        index.size(0) < a.size(0) / 4 || share_memory(a, source) ||
+        share_memory(a, index)) {
+      return false;
+    }
+    const Guard guard;
+    const Tensor rows = row_major(source), base = row_major(a),
+                 places = index.contiguous();
+    const auto* const place = places.const_data_ptr<std::int64_t>();
+    const std::int64_t size = a.size(0);
+    for (std::int64_t i = 0; i < index.size(0); ++i) {
+      if (place[i] < 0 || place[i] >= size) return false;
+    }
+    to = in_place ? a : at::empty_like(a);
+    mutable_data(to);
+    translated([&] {
+      swamp::moe_add(matrix_of(base, a.dim() - 1), place,
+                     matrix_of(rows, a.dim() - 1), matrix_of(to, a.dim() - 1));
+    });
+    return true;
+  }
+
   static bool is_taken(const Tensor& source, const Scalar& alpha) {
     return !alpha.equal(1) && is_reproducible() && source.is_cpu() &&
            source.is_floating_point() && !alpha.isComplex() &&
@@ -124,6 +169,10 @@ struct IndexSum {
   static Tensor value(const Tensor& a, std::int64_t dim, const Tensor& index,
                       const Tensor& source, const Scalar& alpha) {
     return sum(source, alpha, [&](const Tensor& x, const Scalar& factor) {
+      Tensor found;
+      if (is_one(factor) && of_rows(a, dim, index, x, false, found)) {
+        return found;
+      }
       return at::cpu::index_add(a, dim, index, x, factor);
     });
   }
@@ -131,6 +180,10 @@ struct IndexSum {
                           const Tensor& source, const Scalar& alpha) {
     return sum(source, alpha,
                [&](const Tensor& x, const Scalar& factor) -> Tensor& {
+                 Tensor found;
+                 if (is_one(factor) && of_rows(a, dim, index, x, true, found)) {
+                   return a;
+                 }
                  return at::cpu::index_add_(a, dim, index, x, factor);
                });
   }
@@ -138,8 +191,54 @@ struct IndexSum {
                      const Tensor& source, const Scalar& alpha, Tensor& out) {
     return sum(source, alpha,
                [&](const Tensor& x, const Scalar& factor) -> Tensor& {
+                 Tensor found;
+                 if (out.scalar_type() == a.scalar_type() && is_one(factor) &&
+                     of_rows(a, dim, index, x, false, found)) {
+                   return write_out(found, {a, index, x}, out);
+                 }
                  return at::cpu::index_add_outf(a, dim, index, x, factor, out);
                });
+  }
+};
+
+// scatter_add() with one index for a whole row is index_add().
+struct ScatterSum {
+  static bool of_rows(const Tensor& a, std::int64_t dim, const Tensor& index,
+                      const Tensor& source, bool in_place, Tensor& to) {
+    if (!is_half(a.scalar_type()) || !is_plain(index, at::kLong) ||
+        index.dim() < 2 || index.sizes() != source.sizes()) {
+      return false;
+    }
+    Tensor rows = index;
+    for (std::int64_t i = index.dim() - 1; i > 0; --i) {
+      if (index.size(i) == 0 || (index.size(i) != 1 && index.stride(i) != 0)) {
+        return false;
+      }
+      rows = rows.select(i, 0);
+    }
+    return IndexSum::of_rows(a, dim, rows, source, in_place, to);
+  }
+  static Tensor value(const Tensor& a, std::int64_t dim, const Tensor& index,
+                      const Tensor& source) {
+    Tensor found;
+    return of_rows(a, dim, index, source, false, found)
+               ? found
+               : at::cpu::scatter_add(a, dim, index, source);
+  }
+  static Tensor& in_place(Tensor& a, std::int64_t dim, const Tensor& index,
+                          const Tensor& source) {
+    Tensor found;
+    return of_rows(a, dim, index, source, true, found)
+               ? a
+               : at::cpu::scatter_add_(a, dim, index, source);
+  }
+  static Tensor& out(const Tensor& a, std::int64_t dim, const Tensor& index,
+                     const Tensor& source, Tensor& out) {
+    Tensor found;
+    return out.scalar_type() == a.scalar_type() &&
+                   of_rows(a, dim, index, source, false, found)
+               ? write_out(found, {a, index, source}, out)
+               : at::cpu::scatter_add_outf(a, dim, index, source, out);
   }
 };
 
@@ -268,10 +367,10 @@ struct Complex {
   }
 
   static Tensor value(const Tensor& a, const Tensor& b) {
-    return is_taken(a, b) ? product(a, b) : at::cpu::mul(a, b);
+    return is_taken(a, b) ? product(a, b) : pointwise_mul(a, b);
   }
   static Tensor& in_place(Tensor& a, const Tensor& b) {
-    if (!a.is_complex() || !is_taken(a, b)) return at::cpu::mul_(a, b);
+    if (!a.is_complex() || !is_taken(a, b)) return pointwise_mul_(a, b);
     const Guard guard;
     const Tensor found = product(a, b);
     if (found.sizes() != a.sizes()) return at::cpu::mul_(a, b);
@@ -458,15 +557,18 @@ Tensor& uniform_(Tensor& x, double from, double to,
 }  // namespace
 
 void register_arithmetic(torch::Library& library) {
-  library.impl("add.Tensor", &Sum::value<&at::cpu::add>);
-  library.impl("add_.Tensor", &Sum::in_place<&at::cpu::add_>);
+  library.impl("add.Tensor", &Sum::value<&pointwise_add>);
+  library.impl("add_.Tensor", &Sum::in_place<&pointwise_add_>);
   library.impl("add.out", &Sum::out<&at::cpu::add_outf>);
-  library.impl("sub.Tensor", &Sum::value<&at::cpu::sub>);
-  library.impl("sub_.Tensor", &Sum::in_place<&at::cpu::sub_>);
+  library.impl("sub.Tensor", &Sum::value<&pointwise_sub>);
+  library.impl("sub_.Tensor", &Sum::in_place<&pointwise_sub_>);
   library.impl("sub.out", &Sum::out<&at::cpu::sub_outf>);
   library.impl("index_add", &IndexSum::value);
   library.impl("index_add_", &IndexSum::in_place);
   library.impl("index_add.out", &IndexSum::out);
+  library.impl("scatter_add", &ScatterSum::value);
+  library.impl("scatter_add_", &ScatterSum::in_place);
+  library.impl("scatter_add.out", &ScatterSum::out);
   library.impl("addcmul", &SumOfProduct::value);
   library.impl("addcmul_", &SumOfProduct::in_place);
   library.impl("addcmul.out", &SumOfProduct::out);

@@ -28,6 +28,12 @@ struct Extent {
 // extent_of() returns the extent of a tensor that has elements.
 Extent extent_of(const at::Tensor& tensor);
 
+// share_memory() returns whether the extents of two tensors overlap.
+inline bool share_memory(const at::Tensor& x, const at::Tensor& y) {
+  const Extent a = extent_of(x), b = extent_of(y);
+  return a.begin < b.end && b.begin < a.end;
+}
+
 // any_overlap() returns whether two extents share a byte. If the addresses rise
 // or fall along the list, it is one pass; otherwise a radix sort, about 5 ns
 // per extent. Reorders `extents`; `scratch` is memory for the sort, to be

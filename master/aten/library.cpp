@@ -84,6 +84,7 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   register_rows(m);
   register_activations(m);
   register_arithmetic(m);
+  register_pointwise(m);
   register_channels(m);
 }
 

@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -38,7 +39,7 @@
 #include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 #include "swamp/aten.h"
-#include "swamp/channel_norm.h"
+#include "swamp/moe.h"
 #include "swamp/product.h"
 
 namespace swamp::aten {
@@ -47,11 +48,6 @@ namespace {
 bool is_number(const at::Scalar& scalar) {
   return (scalar.isFloatingPoint() || scalar.isIntegral(true)) &&
          !(std::abs(scalar.toDouble()) > std::numeric_limits<float>::max());
-}
-
-bool share_memory(const at::Tensor& x, const at::Tensor& y) {
-  const Extent a = extent_of(x), b = extent_of(y);
-  return a.begin < b.end && b.begin < a.end;
 }
 
 // Operator is the arguments of one of PyTorch's operators.
@@ -64,6 +60,7 @@ struct Operator {
   at::Scalar beta = 0;
   at::Scalar alpha = 1;
   bool sums_batch = false;  // addbmm: the result is a matrix
+  bool is_row = false;      // a is one row
 };
 
 std::atomic<bool> half_precision{false};
@@ -71,12 +68,12 @@ std::atomic<bool> reproducible{false};
 
 // is_taken() returns whether swamp computes a product: under half_precision
 // alone only if it is at least as fast as PyTorch's. With a CPU's bfloat16
-// instruction these are small ones, and those with few rows, without a batch,
-// or columns, if the terms of the other factor are neighbours: it is read as it
-// lies.
-bool is_taken(const Matrices& a, const Matrices& b) {
+// instruction these are small ones, products of vectors, and those with few
+// rows, without a batch, or columns, if the terms of the other factor are
+// neighbours: it is read as it lies.
+bool is_taken(const Matrices& a, const Matrices& b, bool is_vector) {
   constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
-  if (is_reproducible() || a.dtype != kBFloat16 ||
+  if (is_vector || is_reproducible() || a.dtype != kBFloat16 ||
       !has_instruction(at::kBFloat16)) {
     return true;
   }
@@ -96,8 +93,13 @@ bool run_vector(const Operator& op, at::Tensor& result);
 // is faster, or because the arguments are wrong, unusual or empty.
 bool run(const Operator& op, at::Tensor& result) {
   const at::ScalarType type = op.a.scalar_type();
-  if (!is_product_taken(type)) return false;
   const auto d = op.dimensions;
+  // CPUs with AMX do not multiply vectors faster.
+  const bool is_vector = d == 1 || op.is_row;
+  if (is_vector ? !is_switched(type) || !has_product()
+                : !is_product_taken(type)) {
+    return false;
+  }
   if (d == 1) return run_vector(op, result);
   if (op.sums_batch) {
     if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
@@ -144,7 +146,8 @@ bool run(const Operator& op, at::Tensor& result) {
 
   const at::AutoDispatchBelowADInplaceOrView guard;
   Matrices a, b, self, out;
-  if (!to_matrices(op.a, a) || !to_matrices(op.b, b) || !is_taken(a, b)) {
+  if (!to_matrices(op.a, a) || !to_matrices(op.b, b) ||
+      !is_taken(a, b, is_vector)) {
     return false;
   }
   ProductOptions options{op.alpha.toFloat(), op.beta.toFloat(), nullptr};
@@ -182,7 +185,7 @@ bool run_vector(const Operator& op, at::Tensor& result) {
   at::Tensor sums = out != nullptr ? row(*out) : at::Tensor();
   if (!run({2, row(op.b), op.a.t(),
             out != nullptr && out->is_same(*self) ? &sums : &added,
-            out != nullptr ? &sums : nullptr, op.beta, op.alpha},
+            out != nullptr ? &sums : nullptr, op.beta, op.alpha, false, true},
            result)) {
     return false;
   }
@@ -255,24 +258,44 @@ using Baddbmm =
 using Addbmm =
     Sum<3, &at::cpu::addbmm, &at::cpu::addbmm_, &at::cpu::addbmm_out, true>;
 
+// sum_of_products() adds the products of two arrays: in float32 those of a row
+// of kRow elements, then the rows in double.
+double sum_of_products(const at::Tensor& a, const at::Tensor& b) {
+  constexpr std::size_t kRow = 4096;
+  const auto count = static_cast<std::size_t>(a.numel());
+  const ScalarType type = *scalar_type(a.scalar_type());
+  std::vector<std::int64_t> row(count / kRow + 1);
+  std::iota(row.begin(), row.end(), 0);
+  std::vector<float> sums(row.size());
+  const auto add = [&](std::size_t first, std::size_t rows, std::size_t columns,
+                       float* to) {
+    const auto matrix = [&](const at::Tensor& x) {
+      const auto* data = static_cast<const std::byte*>(const_data(x));
+      return Matrix{const_cast<std::byte*>(data + first * sizeof(at::Half)),
+                    rows, columns, type};
+    };
+    swamp::moe_dot(matrix(a), row.data(), matrix(b), to);
+  };
+  translated([&] {
+    const std::size_t rows = count / kRow;
+    if (rows != 0) add(0, rows, kRow, sums.data());
+    if (count % kRow != 0) add(rows * kRow, 1, count % kRow, &sums[rows]);
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
 // With `reproducible`, the product of vectors is one chain of sums, which is
-// slow; with `half_precision` only PyTorch's of bfloat16 is slower than a sum
-// in double.
+// slow; PyTorch's of 16 bits adds number by number on many CPUs.
 at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
   at::Tensor result;
   if (is_lazy(x) || is_lazy(y)) return at::cpu::dot(x, y);
-  if (!is_reproducible() && is_switched(at::kBFloat16) &&
-      is_plain(x, at::kBFloat16) && is_plain(y, at::kBFloat16) &&
-      x.dim() == 1 && x.sizes() == y.sizes()) {
+  const at::ScalarType type = x.scalar_type();
+  if (!is_reproducible() && is_half(type) && is_switched(type) &&
+      is_plain(x, type) && is_plain(y, type) && x.dim() == 1 &&
+      x.sizes() == y.sizes()) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const at::Tensor a = row_major(x), b = row_major(y);
-    double sum = 0;
-    translated([&] {
-      const auto count = static_cast<std::size_t>(x.numel());
-      swamp::sum({const_cast<void*>(const_data(a)), count, kBFloat16},
-                 {1, count, 1}, &sum, nullptr, const_data(b));
-    });
-    return at::scalar_tensor(sum, x.options());
+    return at::scalar_tensor(sum_of_products(row_major(x), row_major(y)),
+                             x.options());
   }
   if (is_reproducible() && x.dim() == 1 && y.dim() == 1) {
     const at::AutoDispatchBelowADInplaceOrView guard;

@@ -102,6 +102,19 @@ enum Unreproducible : std::int64_t { kIgnore, kWarn, kRaise };
 // set_unreproducible() sets an Unreproducible, and returns the one before.
 std::int64_t set_unreproducible(std::int64_t value);
 
+// PyTorch's sums and products, of which swamp computes those of 16 bits that
+// its kernel of each element takes.
+at::Tensor pointwise_add(const at::Tensor& a, const at::Tensor& b,
+                         const at::Scalar& alpha);
+at::Tensor& pointwise_add_(at::Tensor& a, const at::Tensor& b,
+                           const at::Scalar& alpha);
+at::Tensor pointwise_sub(const at::Tensor& a, const at::Tensor& b,
+                         const at::Scalar& alpha);
+at::Tensor& pointwise_sub_(at::Tensor& a, const at::Tensor& b,
+                           const at::Scalar& alpha);
+at::Tensor pointwise_mul(const at::Tensor& a, const at::Tensor& b);
+at::Tensor& pointwise_mul_(at::Tensor& a, const at::Tensor& b);
+
 // report_unreproducible() warns that an operator of PyTorch is about to be
 // called, once after each set_unreproducible(); or it throws, or does nothing,
 // as that chose. `on` is what its bits depend on; `warned` begins as 0 and
@@ -118,6 +131,7 @@ void register_attention(torch::Library& library);
 void register_rows(torch::Library& library);
 void register_activations(torch::Library& library);
 void register_arithmetic(torch::Library& library);
+void register_pointwise(torch::Library& library);
 void register_channels(torch::Library& library);
 
 // The same for the key AutogradCPU, for operators that PyTorch composes of

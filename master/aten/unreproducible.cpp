@@ -101,9 +101,10 @@ std::optional<at::ScalarType> narrow_type(const c10::FunctionSchema& schema,
   return largest < kLeastElements ? std::nullopt : found;
 }
 
-// Elements of a slice, whose float32 copy stays in a CPU's caches, and
-// of the largest tensor with kIfSmall: the memory of a larger copy would be new
-// pages of the system in each call, which take longer than the operator.
+// Elements of a slice, whose float32 copy stays in a CPU's caches, and of the
+// largest tensor without slices, but for kWhole: the memory of a larger copy
+// would be new pages of the system in each call, which take longer than the
+// operator.
 constexpr std::int64_t kSliceElements = std::int64_t{1} << 19,
                        kMostElements = std::int64_t{1} << 22;
 

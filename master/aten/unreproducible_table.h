@@ -22,10 +22,10 @@ enum class Depends {
 // Copies is what is computed in float32 at a time, if anything.
 enum class Copies {
   kWhole,
-  kIfSmall,  // whole tensors; large ones stay PyTorch's, which is faster
   kReduced,  // slices of a dimension that the second argument does not name, as
-             // it has that of a reduction; otherwise as kIfSmall
-  kImages,   // slices of the first of three dimensions
+             // it has that of a reduction; otherwise whole tensors, of which
+             // large ones stay PyTorch's, which is faster
+  kImages,   // the same of slices of the first of three dimensions
   kLargest,  // nothing: extremum() computes the result
   kSmallest
 };
@@ -157,7 +157,6 @@ constexpr Row kRows[] = {
     {"_embedding_bag_dense_backward", kAll, Depends::kCpu, k16Bits},
     widened("grid_sampler_3d", k16Bits),
     widened("grid_sampler_3d_backward", k16Bits),
-    widened("mse_loss_backward", kBfloat16, Copies::kIfSmall),
 };
 
 // Names has more operators whose bits depend on the CPU and the threads. Those

@@ -10,6 +10,7 @@
 #include "swamp/communicator.h"
 #include "swamp/float_formats.h"
 #include "swamp/moe.h"
+#include "swamp/pointwise.h"
 #include "swamp/rows.h"
 
 namespace swamp::test {
@@ -160,6 +161,36 @@ void gates_with_gaps(SeededCall& c, std::size_t variant) {
                             c.machine);
 }
 
+// The second operand is a matrix, in place, then a row, then a number for each
+// row.
+void pointwise_functions(SeededCall& c, std::size_t variant) {
+  PointwiseOptions options{static_cast<Pointwise>(variant), -0.5f, 0.75f};
+  const ScalarType type = c.dtype == kFloat32 ? kFloat16 : c.dtype;
+  const std::size_t rows = c.size(cli::kSizeRows),
+                    columns = c.size(cli::kSizeColumns);
+  const Matrix x = c.matrix(rows, columns, type),
+               z = c.matrix(rows, columns, type);
+  if (options.function < Pointwise::sum) {
+    pointwise(x, c.over(x), options, c.machine);
+    return;
+  }
+  options.row = z.data;
+  pointwise(x, c.matrix(rows, columns, type), options, c.machine);
+  c.next_call();
+  options.row = nullptr;
+  options.values = c.numbers(x.rows);
+  pointwise(x, c.matrix(rows, columns, type), options, c.machine);
+  c.next_call();
+  options.row = z.data;
+  pointwise({nullptr, rows, columns, type}, c.matrix(rows, columns, type),
+            options, c.machine);
+  c.next_call();
+  options.row = nullptr;
+  options.values = nullptr;
+  options.matrix = z.data;
+  pointwise(x, c.over(z), options, c.machine);
+}
+
 // Sums of rows and of columns, BatchNorm, and GroupNorm with two groups or as
 // many as channels.
 void channel_rows(SeededCall& c, std::size_t variant) {
@@ -208,6 +239,8 @@ void moe_rows(SeededCall& c, std::size_t variant) {
   moe_permute(x, token_of, probs, permuted, c.machine);
   c.next_call();
   moe_unpermute(permuted, token_of, probs, sum, c.machine);
+  c.next_call();
+  moe_add(x, token_of, permuted, sum, c.machine);
 }
 
 // int64 numbers, or a map; and the tokens of a map that stay.
@@ -323,6 +356,7 @@ std::vector<OptionRow> row_options() {
       // How matrices are divided does not depend on the function.
       {"activation", cli::kOfMatrix, 17, activations, 1},
       {"gates_with_gaps", cli::kOfMatrix, 17, gates_with_gaps, 1},
+      {"pointwise", cli::kOfMatrix, 7, pointwise_functions, 1},
       {"channel_norm", cli::kOfMatrix, 3, channel_rows},
       {"moe_rows", cli::kOfTokens, 2, moe_rows},
       {"moe_choices", cli::kOfChoices, 4, moe_choices, 1},

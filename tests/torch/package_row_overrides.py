@@ -3,7 +3,7 @@ layer_norm and rms_norm of 16-bit tensors; and the activations."""
 
 import math
 
-from support import CI, TestCase, a_fifth, main
+from support import CI, TestCase, a_fifth, main, same
 from half_precision import (CALLS, EPS, HALF, REPRODUCIBLE, assert_as_stock, both, randn,
                             use, use_reproducible, with_gradients)
 
@@ -316,6 +316,113 @@ class Activations(TestCase):
                 (lambda: f.activation(x), "activation")):
             with self.assertRaisesRegex((RuntimeError, ValueError, NotImplementedError), text):
                 call()
+
+
+class Pointwise(TestCase):
+    """Sums, products, limits and sums by indices, of which PyTorch's results of 16 bits
+    are float32's, too, or rounded more often."""
+
+    UNARY = {
+        "clamp": lambda x: x.clamp(-0.3, 1), "clamp 0": lambda x: x.clamp(0),
+        "clamp 2 to 1": lambda x: x.clamp(2, 1), "clamp_max": lambda x: x.clamp_max(-0.0),
+        "clamp_": lambda x: x.clamp_(-1, 0.3), "clamp_min_": lambda x: x.clamp_min_(0.3),
+        "clamp inf": lambda x: x.clamp(float("-inf"), float("inf")),
+        "clamp nan": lambda x: x.clamp(float("nan"), 1), "clamp none": torch.clamp,
+        "clamp 1e39": lambda x: x.clamp(-1e39, 1e39), "clamp whole": lambda x: x.clamp(-1, 1),
+        "hardtanh": F.hardtanh, "relu6_": lambda x: F.relu6(x, inplace=True),
+        "relu": F.relu, "relu_": lambda x: x.relu_(),
+        "hardswish": F.hardswish, "hardswish_": lambda x: F.hardswish(x, inplace=True),
+        "hardsigmoid": F.hardsigmoid, "leaky_relu": lambda x: F.leaky_relu(x, 0.01),
+        "leaky_relu_": lambda x: F.leaky_relu(x, -2, inplace=True)}
+    BINARY = {
+        "add": torch.add, "sub": torch.sub, "mul": torch.mul,
+        "add_": lambda x, y: x.add_(y), "sub_": lambda x, y: x.sub_(y),
+        "mul_": lambda x, y: x.mul_(y), "twice": lambda x, y: x.add_(x),
+        "alpha": lambda x, y: x.add(y, alpha=2), "reverse": lambda x, y: y - x,
+        "number": lambda x, y: x + 0.3, "part": lambda x, y: x.view(-1)[1:].add_(
+            x.view(-1)[:-1]), "itself": lambda x, y: x.mul_(x[:1])}
+
+    def special(self, dtype, shape, layout="rows", seed=0):
+        x = 2 * randn(*shape, dtype=dtype, layout=layout, seed=seed)
+        if layout not in ("expanded", "steps"):
+            one = x.view(-1) if layout == "rows" else x[0]
+            inf, tiny = float("inf"), torch.finfo(dtype).tiny
+            few = torch.tensor([0.0, -0.0, inf, -inf, float("nan"), tiny, -tiny / 8, 3, -3, 6,
+                                torch.finfo(dtype).max], dtype=dtype)
+            one[:11] = few if one.shape[:1] != (11,) else few
+        return x
+
+    def compare(self, calls, make):
+        for name, call in calls.items():
+            stock, ours = both(lambda: call(*make()))
+            if not isinstance(stock, torch.Tensor):
+                self.assertEqual(ours, stock, name)
+                continue
+            self.assertTrue(same(ours.float(), stock.float(), any_nan=True), name)
+            self.assertEqual((ours.dtype, ours.stride()), (stock.dtype, stock.stride()), name)
+
+    def test_bits(self):
+        """Of any layout, and of operands that are rows, columns or channels."""
+        for dtype in HALF:
+            for layout in ("rows", "columns", "slice", "steps", "expanded"):
+                self.compare(self.UNARY, lambda: [self.special(dtype, (67, 101), layout)])
+                for other in ((67, 101), (101,), (1, 101), (67, 1), (1, 1), (), (2, 67, 101)):
+                    self.compare(self.BINARY, lambda: [
+                        self.special(dtype, (67, 101), layout), randn(*other, dtype=dtype)])
+            for shape, other in (((2, 5, 20, 30), (5, 1, 1)), ((2, 5, 20, 30), (2, 1, 20, 30)),
+                                 ((2, 5, 20, 30), (2, 5, 1, 1)), ((3, 40, 50), (1, 40, 50)),
+                                 ((3, 40, 50), (3, 1, 50)), ((400, 12), (12,))):
+                self.compare(self.BINARY, lambda: [
+                    self.special(dtype, shape), randn(*other, dtype=dtype)])
+            image = randn(2, 8, 20, 30, dtype=dtype).to(memory_format=torch.channels_last)
+            for other in (image.flip(0), image.contiguous(), image[:, :, :1, :1], image.float()):
+                self.compare(self.BINARY, lambda: [image.clone(), other])
+
+    def test_mse_loss(self):
+        """The gradient is float32's, rounded once."""
+        backward = torch.ops.aten.mse_loss_backward
+        for dtype in HALF:
+            for shape, reduction, grad in (((60, 70), 1, ()), ((60, 70), 2, ()),
+                                           ((60, 70), 0, (60, 70)), ((3, 4), 1, ())):
+                x = [randn(*s, dtype=dtype, seed=i)
+                     for i, s in enumerate((grad, shape, shape))]
+                use(True)
+                ours = backward(*x, reduction)
+                use(False)
+                stock = backward(*x, reduction)
+                if shape != (3, 4) and (grad == () or dtype == torch.bfloat16):
+                    stock = backward(*(one.float() for one in x), reduction).to(dtype)
+                self.assert_same(ours, stock, (dtype, shape, reduction))
+
+    def test_sums_by_indices(self):
+        """Sums are float32, in the order of the rows, and rounded once."""
+        for dtype in HALF:
+            for n, count, more in ((8, 100, (100,)), (50, 60, (10, 9)), (3, 3, (2000,))):
+                index = torch.arange(count) * 7919 % 101 % n
+                x, y = randn(n, *more, dtype=dtype), randn(count, *more, dtype=dtype)
+                wide = index.view(-1, *[1] * len(more)).expand(y.shape)
+                use(False)
+                expected = x.float().index_add(0, index, y.float()).to(dtype)
+                use(True)
+                for found in (x.index_add(0, index, y), x.clone().index_add_(0, index, y),
+                              torch.index_add(x, 0, index, y, out=torch.empty_like(x)),
+                              x.scatter_add(0, wide, y), x.clone().scatter_add_(0, wide, y),
+                              torch.scatter_add(x, 0, wide, y, out=torch.empty_like(x))):
+                    self.assert_same(found, expected, (dtype, n))
+            x, y = randn(50, 100, dtype=dtype), randn(60, 100, dtype=dtype)
+            index = torch.arange(60) % 50
+            calls = {
+                "columns": lambda: x.mT.index_add(1, index, y.mT),
+                "below": lambda: x.index_add(0, index - 1, y),
+                "beyond": lambda: x.index_add(0, index + 1, y),
+                "int32": lambda: x.index_add(0, index.int() % 7 * 7, y[:60]),
+                "shape": lambda: x.index_add(0, index, y[:, :99]),
+                "itself": lambda: x.clone().index_add_(0, index[:50], x),
+                "alpha": lambda: x.index_add(0, index, y, alpha=0.5),
+                "scatter columns": lambda: x.scatter_add(1, index.expand(50, 60), y.mT[:50]),
+                "scatter few": lambda: x.scatter_add(0, index[:40, None].expand(40, 100), y)}
+            del calls["itself"], calls["int32"]
+            assert_as_stock(self, calls)
 
 
 class Compiled(TestCase):

@@ -1,0 +1,57 @@
+/// @file
+/// Functions of each element of a 16-bit matrix, and of another operand, that
+/// take a few operations: float32 inside, rounded once. The results have the
+/// same bits on every machine.
+#ifndef SWAMP_POINTWISE_H_
+#define SWAMP_POINTWISE_H_
+
+#include "swamp/export.h"
+#include "swamp/machine.h"
+#include "swamp/rows.h"
+
+namespace swamp {
+
+/// Pointwise is a function of an element x and, from `sum` on, of another, z.
+/// Each operation is rounded to float32, the result to the dtype. nan stays
+/// nan.
+enum class Pointwise {
+  /// min(max(x, alpha), beta); beta if alpha is larger, x if it is equal to one
+  clamp,
+  hard_swish,    ///< x * clamp(x + 3, 0, 6) / 6
+  hard_sigmoid,  ///< clamp(x + 3, 0, 6) / 6
+  leaky_relu,    ///< x, or of numbers up to 0 x * alpha
+  sum,           ///< x * alpha + z * beta
+  product,       ///< x * z
+  difference     ///< ((x - z) * alpha) * beta
+};
+
+/// PointwiseOptions selects the function, and where z is: functions with z need
+/// exactly one of the three addresses, others none.
+struct PointwiseOptions {
+  Pointwise function = Pointwise::sum;  ///< which
+  float alpha = 1;                      ///< not checked
+  float beta = 1;                       ///< not checked
+  const void* matrix = nullptr;         ///< the data of a matrix like x
+  const void* row = nullptr;            ///< a row like those of x, for all rows
+  const float* values = nullptr;        ///< a number for each row of x
+};
+
+/// pointwise sets y = f(x, z).
+///
+/// Everything is checked before the first write; Error is thrown for bad
+/// arguments. Data must be aligned to its element. Any thread may call, also
+/// several at once on one machine.
+///
+/// @param x float16 or bfloat16; only read; its data may be null: then each of
+///     its rows is options.row, which is not z
+/// @param y like x; its data may be those of x or of options.matrix, otherwise
+///     matrices must not overlap
+/// @param options the function and z
+/// @param machine where to run; null: the default machine
+SWAMP_API void pointwise(const Matrix& x, const Matrix& y,
+                         const PointwiseOptions& options,
+                         Machine* machine = nullptr);
+
+}  // namespace swamp
+
+#endif  // SWAMP_POINTWISE_H_

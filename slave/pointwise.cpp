@@ -1,0 +1,233 @@
+// Functions of each element of a matrix, and of another operand, that take a
+// few operations: of 16 bits, compiled once per target by Highway.
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "slave/kernel_table.h"
+#include "slave/pointwise_args.h"
+#include "slave/row_args.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/pointwise.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "slave/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+// limited() leaves nan, and zeros that are equal to a limit, as they are.
+HWY_INLINE VF limited(VF x, VF low, VF high) {
+  const auto raised = hn::IfThenElse(hn::Lt(x, low), low, x);
+  return hn::IfThenElse(hn::Lt(high, raised), high, raised);
+}
+
+HWY_INLINE VF hard(VF x) {
+  const DF df;
+  return limited(hn::Add(x, hn::Set(df, 3.0f)), hn::Zero(df),
+                 hn::Set(df, 6.0f));
+}
+
+// Each function is of(x, z, alpha, beta).
+struct Clamp {
+  static HWY_INLINE VF of(VF x, VF, VF alpha, VF beta) {
+    return limited(x, alpha, beta);
+  }
+};
+struct HardSwish {
+  static HWY_INLINE VF of(VF x, VF, VF, VF) {
+    return hn::Div(hn::Mul(x, hard(x)), hn::Set(DF(), 6.0f));
+  }
+};
+struct HardSigmoid {
+  static HWY_INLINE VF of(VF x, VF, VF, VF) {
+    return hn::Div(hard(x), hn::Set(DF(), 6.0f));
+  }
+};
+struct LeakyRelu {
+  static HWY_INLINE VF of(VF x, VF, VF alpha, VF) {
+    return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), x, hn::Mul(x, alpha));
+  }
+};
+struct Sum {
+  static HWY_INLINE VF of(VF x, VF z, VF alpha, VF beta) {
+    return hn::Add(hn::Mul(x, alpha), hn::Mul(z, beta));
+  }
+};
+// A sum of which both numbers are 1, which changes no bit.
+struct PlainSum {
+  static HWY_INLINE VF of(VF x, VF z, VF, VF) { return hn::Add(x, z); }
+};
+struct Product {
+  static HWY_INLINE VF of(VF x, VF z, VF, VF) { return hn::Mul(x, z); }
+};
+struct Difference {
+  static HWY_INLINE VF of(VF x, VF z, VF alpha, VF beta) {
+    return hn::Mul(hn::Mul(hn::Sub(x, z), alpha), beta);
+  }
+};
+
+// Apply loads and stores; without a second row, z is the same for all elements.
+template <class Format, class Function>
+struct Apply {
+  using Element = typename Format::Element;
+  VF alpha, beta, z;
+
+  HWY_INLINE void operator()(std::false_type, const Element* x,
+                             Element* y) const {
+    const VF value = Function::of(Format::load(DF(), x), z, alpha, beta);
+    store_as<Format>(DF(), value, std::false_type(), y);
+  }
+  HWY_INLINE void operator()(std::false_type, const Element* x,
+                             const Element* other, Element* y) const {
+    const VF value = Function::of(Format::load(DF(), x),
+                                  Format::load(DF(), other), alpha, beta);
+    store_as<Format>(DF(), value, std::false_type(), y);
+  }
+};
+
+template <class Function>
+inline constexpr bool kHasSecond =
+    std::is_same_v<Function, Sum> || std::is_same_v<Function, PlainSum> ||
+    std::is_same_v<Function, Product> || std::is_same_v<Function, Difference>;
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+inline constexpr bool kInPairs = true;
+#else
+inline constexpr bool kInPairs = false;
+#endif
+
+// Pairs is whole vectors of bfloat16, every other of which is widened and
+// rounded in its place: that takes half the instructions.
+template <class Function>
+struct Pairs {
+  using DU = hn::RebindToUnsigned<DF>;
+  using VU = hn::Vec<DU>;
+  const Apply<BFloat16, Function>& body;
+
+  static HWY_INLINE VU load(const std::uint16_t* at) {
+    return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(at));
+  }
+  // Of clamp() nothing is rounded. nan is rare.
+  static HWY_INLINE VU narrow(VF even, VF odd) {
+    const DF df;
+    const DU du;
+    VU low = hn::BitCast(du, even), high = hn::BitCast(du, odd);
+    const auto is_nan = hn::Or(hn::IsNaN(even), hn::IsNaN(odd));
+    if (HWY_UNLIKELY(!hn::AllFalse(df, is_nan))) {
+      low = round_bfloat16(df, even), high = round_bfloat16(df, odd);
+    } else if constexpr (!std::is_same_v<Function, Clamp>) {
+      low = round_bfloat16_number(df, even);
+      high = round_bfloat16_number(df, odd);
+    }
+    return hn::Or(hn::ShiftRight<16>(low),
+                  hn::And(high, hn::Set(du, 0xffff0000u)));
+  }
+  // Returns the number of elements, from the first on, that are computed.
+  HWY_INLINE std::size_t compute(const Tile& tile, const std::uint16_t* x,
+                                 const std::uint16_t* z,
+                                 std::uint16_t* y) const {
+    const DF df;
+    const std::size_t step = 2 * hn::Lanes(df);
+    std::size_t i = 0;
+    for (; i + step <= tile.count; i += step) {
+      prefetch(x + i, step, tile.prefetch_bytes);
+      const VU from = load(x + i);
+      VF even_z = body.z, odd_z = body.z;
+      if (kHasSecond<Function> && z != nullptr) {
+        prefetch(z + i, step, tile.prefetch_bytes);
+        const VU second = load(z + i);
+        even_z = even_bfloat16(df, second), odd_z = odd_bfloat16(df, second);
+      }
+      hn::StoreU(narrow(Function::of(even_bfloat16(df, from), even_z,
+                                     body.alpha, body.beta),
+                        Function::of(odd_bfloat16(df, from), odd_z, body.alpha,
+                                     body.beta)),
+                 DU(), reinterpret_cast<std::uint32_t*>(y + i));
+    }
+    return i;
+  }
+};
+
+template <class Format, class Function>
+HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
+  using At = PointwiseOperand;
+  using Element = typename Format::Element;
+  RowPart part = part_of_rows(tile, args.columns);
+  const auto* const values = operand<float>(tile, At::value);
+  auto* const line = operand<Element>(tile, At::line);
+  auto* const all = operand<Element>(tile, At::x);
+  if (values == nullptr && line == nullptr) {  // one long row
+    part.columns *= part.rows;
+    part.rows = 1;
+  }
+  Tile row = tile;
+  void* operands[At::count] = {};
+  row.operands = operands;
+  Apply<Format, Function> body{hn::Set(DF(), args.alpha),
+                               hn::Set(DF(), args.beta), hn::Zero(DF())};
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const std::size_t at = i * part.columns;
+    auto* const x = all == nullptr ? line : all + at;
+    auto* const y = operand<Element>(tile, At::y) + at;
+    Element* z = nullptr;
+    if (values != nullptr) {
+      body.z = hn::Set(DF(), values[i]);
+    } else if (kHasSecond<Function>) {
+      z = line != nullptr ? line : operand<Element>(tile, At::z) + at;
+    }
+    std::size_t done = 0;
+    if constexpr (kInPairs && std::is_same_v<Format, BFloat16>) {
+      row.count = part.columns;
+      done = Pairs<Function>{body}.compute(row, x, z, y);
+    }
+    if (done == part.columns) continue;
+    row.count = part.columns - done;
+    operands[At::x] = x + done;
+    operands[At::y] = y + done;
+    if constexpr (kHasSecond<Function>) {
+      if (z != nullptr) {
+        operands[At::z] = z + done;
+        for_each_vector(row, body, Input<Format>(row, At::x),
+                        Input<Format>(row, At::z), Output<Format>(row, At::y));
+        continue;
+      }
+    }
+    for_each_vector(row, body, Input<Format>(row, At::x),
+                    Output<Format>(row, At::y));
+  }
+}
+
+template <class Format>
+HWY_INLINE void pointwise(const void* arguments, const Tile& tile, Result&) {
+  using A = PointwiseArgs;
+  const auto& args = *static_cast<const A*>(arguments);
+  switch (args.function) {
+    case A::clamp:
+      return compute<Format, Clamp>(args, tile);
+    case A::hard_swish:
+      return compute<Format, HardSwish>(args, tile);
+    case A::hard_sigmoid:
+      return compute<Format, HardSigmoid>(args, tile);
+    case A::leaky_relu:
+      return compute<Format, LeakyRelu>(args, tile);
+    case A::sum:
+      return args.alpha == 1 && args.beta == 1
+                 ? compute<Format, PlainSum>(args, tile)
+                 : compute<Format, Sum>(args, tile);
+    case A::product:
+      return compute<Format, Product>(args, tile);
+    default:
+      return compute<Format, Difference>(args, tile);
+  }
+}
+
+}  // namespace
+
+SWAMP_KERNELS(pointwise, kHalf, pointwise<A>)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,100 @@
+// Functions of each element against their formulas, and refused arguments. The
+// same bits on every machine are in operators_test.cpp.
+#include "swamp/pointwise.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "row_values.h"
+#include "support/errors.h"
+
+namespace swamp::test {
+namespace {
+
+float formula(const PointwiseOptions& o, float x, float z) {
+  const float hard = std::min(std::max(x + 3, 0.0f), 6.0f);
+  switch (o.function) {
+    case Pointwise::clamp:
+      return std::min(std::max(x, o.alpha), o.beta);
+    case Pointwise::hard_swish:
+      return x * hard / 6;
+    case Pointwise::hard_sigmoid:
+      return hard / 6;
+    case Pointwise::leaky_relu:
+      return x > 0 ? x : x * o.alpha;
+    case Pointwise::sum:
+      return x * o.alpha + z * o.beta;
+    case Pointwise::product:
+      return x * z;
+    default:
+      return (x - z) * o.alpha * o.beta;
+  }
+}
+
+TEST(Pointwise, Formulas) {
+  for (const ScalarType type : {kFloat16, kBFloat16}) {
+    for (int f = 0; f <= static_cast<int>(Pointwise::difference); ++f) {
+      for (const std::size_t columns : {1u, 7u, 33u, 300u}) {
+        const std::size_t rows = 5;
+        const Values x(rows, columns, type, columns),
+            z(rows, columns, type, columns + 1);
+        std::vector<float> values(rows);
+        for (std::size_t i = 0; i < rows; ++i) {
+          values[i] = 0.3f - static_cast<float>(i);
+        }
+        PointwiseOptions options{static_cast<Pointwise>(f), -0.5f, 0.75f};
+        const bool has_second = options.function >= Pointwise::sum;
+        for (int where = 0; where < (has_second ? 3 : 1); ++where) {
+          if (has_second) {
+            options.matrix = where == 0 ? z.matrix.data : nullptr;
+            options.row = where == 1 ? z.matrix.data : nullptr;
+            options.values = where == 2 ? values.data() : nullptr;
+          }
+          Values y(rows, columns, type), expected = y;
+          pointwise(x.matrix, y.matrix, options);
+          for (std::size_t i = 0; i < rows * columns; ++i) {
+            const float second = where == 2
+                                     ? values[i / columns]
+                                     : widen(type, z.memory.data(),
+                                             where == 1 ? i % columns : i);
+            store_value(
+                type, expected.memory.data(), i,
+                formula(options, widen(type, x.memory.data(), i), second));
+          }
+          ASSERT_EQ(y.bits(), expected.bits())
+              << kFloatFormats[type].name << " function " << f << " columns "
+              << columns << " second " << where;
+        }
+      }
+    }
+  }
+}
+
+TEST(Pointwise, Errors) {
+  Values x(4, 6, kFloat16, 1), y(4, 6, kFloat16), other(4, 7, kFloat16),
+      wide(4, 6, kFloat32);
+  PointwiseOptions two{Pointwise::sum};
+  two.row = two.matrix = x.matrix.data;
+  PointwiseOptions odd{Pointwise::sum};
+  odd.row = static_cast<std::byte*>(x.matrix.data) + 1;
+  const PointwiseOptions clamp{Pointwise::clamp};
+  expect_refused({
+      {[&] { pointwise(wide.matrix, wide.matrix, clamp); },
+       "x.dtype: got 2 (float32), expected", SWAMP_UNSUPPORTED},
+      {[&] { pointwise(x.matrix, other.matrix, clamp); },
+       "y.columns: got 7, expected 6 (as 'x' has)"},
+      {[&] { pointwise(x.matrix, y.matrix, {static_cast<Pointwise>(7)}); },
+       "options.function: got 7, expected one of Pointwise"},
+      {[&] { pointwise(x.matrix, y.matrix, {Pointwise::sum}); },
+       "options: got 0 of matrix, row and values, expected 1 with this"},
+      {[&] { pointwise(x.matrix, y.matrix, two); },
+       "options: got 2 of matrix, row and values, expected 1 with this"},
+      {[&] { pointwise(x.matrix, y.matrix, odd); },
+       "options.row: got a misaligned address"},
+  });
+}
+
+}  // namespace
+}  // namespace swamp::test
