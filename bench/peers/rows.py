@@ -403,7 +403,7 @@ SLOW_OPERATORS = {
     "gelu": ("float16: swamp (backward)", F.gelu, TOKENS_BY_WIDTH),
     "mv": ("swamp", torch.mv, TOKENS_BY_WIDTH, (768,)),
     "outer": ("swamp", torch.outer, (512,), (768,)),
-    "dot": ("swamp", torch.dot, (393216,), (393216,)),
+    "dot": ("swamp (float16: with AMX-FP16)", torch.dot, (393216,), (393216,)),
     "argmax": (FLOAT32, lambda x: x.argmax(-1), TOKENS_BY_WIDTH),
     "amax": ("PyTorch's of integers", lambda x: x.amax(-1), TOKENS_BY_WIDTH),
     "max_pool1d": (FLOAT32, lambda x: F.max_pool1d(x, 2), (8, 64, 512)),

@@ -285,13 +285,14 @@ double sum_of_products(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // With `reproducible`, the product of vectors is one chain of sums, which is
-// slow; PyTorch's of 16 bits adds number by number on many CPUs.
+// slow. PyTorch's of bfloat16 adds number by number; its float16 one is slow
+// where oneDNN has tiles for it.
 at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
   at::Tensor result;
   if (is_lazy(x) || is_lazy(y)) return at::cpu::dot(x, y);
   const at::ScalarType type = x.scalar_type();
   if (!is_reproducible() && is_half(type) && is_switched(type) &&
-      is_plain(x, type) && is_plain(y, type) && x.dim() == 1 &&
+      (type == at::kBFloat16 || has_tiles(type)) && is_plain(x, type) && is_plain(y, type) && x.dim() == 1 &&
       x.sizes() == y.sizes()) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return at::scalar_tensor(sum_of_products(row_major(x), row_major(y)),
