@@ -108,6 +108,13 @@ bool find_second(const Tensor& x, const Tensor& z, PointwiseOptions& options,
   return true;
 }
 
+// result_of() has the order of x in memory. As PyTorch's, a contiguous one has
+// the strides of a new tensor, also in dimensions of one element.
+Tensor result_of(const Tensor& x) {
+  return x.is_contiguous() ? at::empty(x.sizes(), x.options())
+                           : at::empty_like(x);
+}
+
 // run() computes y, which has the order of x in memory.
 void run(const Tensor& x, const Tensor& y, const PointwiseOptions& options,
          std::int64_t columns = 1) {
@@ -132,7 +139,7 @@ struct Unary {
     if (is_taken(x)) options = Function::options(x.scalar_type(), args...);
     if (!options) return kStock(x, args...);
     const Guard guard;
-    const Tensor y = at::empty_like(x);
+    const Tensor y = result_of(x);
     run(x, y, *options);
     return y;
   }
@@ -263,7 +270,7 @@ std::optional<Tensor> binary(const Tensor& a, const Tensor& b,
   if (!is_first) options = swapped(options);
   Second second;
   if (!find_second(x, z, options, second)) return {};
-  const Tensor y = at::empty_like(x);
+  const Tensor y = result_of(x);
   run(x, y, options, second.columns);
   return y;
 }

@@ -364,6 +364,9 @@ def composed_results():
                           (COMPLEX, (torch.complex64, torch.complex128))):
         for name, (call, _) in calls.items():
             for dtype in dtypes:
+                # MKL's float64 sine depends on the CPU if that is Intel's.
+                if name in ("polar", "rotary") and dtype == torch.complex128:
+                    continue
                 x, y = pair(dtype)
                 result = call(x, y)
                 found.append(result)
