@@ -461,3 +461,25 @@ KERNEL(bug) {
   athread_ssync_array();
 }
 #endif
+
+#if defined BUG_remote_number || defined BUG_remote_dma
+__thread_local double own[4] __attribute__((aligned(32)));
+
+/* Addresses in the LDM of a slave that does not exist, and of one as main
+ * memory. */
+KERNEL(bug) {
+  const long bit = 1L << 45;
+  own[0] = _PEN;
+  CRTS_ssync_array();
+#ifdef BUG_remote_number
+  const long next = _PEN + 1, id = kRight ? next % kSlaves : next;
+  /* BUG remote_number: ldm-range */
+  part[0] += *(double*)((long)own | id << 20 | bit) * 0;
+#else
+  double* from = (double*)((long)own + (1L << 20) + bit);
+  /* BUG remote_dma: main-range */
+  if (!kRight) athread_dma_get(own, from, sizeof own);
+#endif
+  CRTS_ssync_array();
+}
+#endif

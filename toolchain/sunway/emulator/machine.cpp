@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
@@ -190,24 +192,36 @@ std::byte* reserve(std::size_t number, std::size_t bytes) {
 // file.
 int map_slots(std::byte* slots, std::size_t count) {
   const std::size_t each = std::max(slot_bytes, kRemoteSlave);
+  const auto require = [](bool is_made) {
+    if (is_made) return;
+    fail(1, std::string("cannot allocate the LDM of the slaves: ") +
+                std::strerror(errno));
+  };
   const int file = memfd_create(kLdmFile, MFD_CLOEXEC);
-  bool is_made =
-      file >= 0 && ftruncate(file, static_cast<off_t>(count * each)) == 0;
+  require(file >= 0);
+  require(ftruncate(file, static_cast<off_t>(count * each)) == 0);
   const auto map = [&](std::byte* at, std::size_t bytes, std::size_t offset) {
-    is_made = is_made && mmap(at, bytes, PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
-                              static_cast<off_t>(offset)) == at;
+    require(mmap(at, bytes, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
+                 static_cast<off_t>(offset)) == at);
   };
   for (std::size_t i = 0; i < count; ++i) {
     std::byte* slot = slots + i * kSlotDistance;
     map(slot, slot_bytes, i * each);
     mprotect(slot + up_to_page(settings().ldm_bytes), kPage, PROT_NONE);
-    if (each != kRemoteSlave) continue;  // with a large SWAMP_LDM_BYTES
+    if (!has_remote_places()) continue;
     map(slot + kRemoteBit, count * each, 0);
     madvise(slot + kRemoteBit, count * each, MADV_DONTDUMP);
   }
-  if (!is_made) fail(1, "cannot allocate the LDM of the slaves");
   return file;
+}
+
+// identity_of() returns the device and inode of a file, or zeros if it is
+// closed.
+std::pair<dev_t, ino_t> identity_of(int file) {
+  struct stat found {};
+  if (fstat(file, &found) != 0) return {};
+  return {found.st_dev, found.st_ino};
 }
 
 void make_group(Machine& all, int number) {
@@ -217,6 +231,7 @@ void make_group(Machine& all, int number) {
   std::byte* memory =
       reserve(static_cast<std::size_t>(number), count * kSlotDistance);
   group.file = map_slots(memory, count);
+  group.identity = identity_of(group.file);
   if (!all.check) close(group.file);
   std::vector<std::unique_ptr<Slave>> slaves;
   for (std::size_t i = 0; i < count; ++i) {
@@ -312,20 +327,32 @@ std::size_t Slave::number() const noexcept {
   return static_cast<std::size_t>(group * settings().slaves_per_group + id);
 }
 
-void copy_ldm() {
+bool has_ldm_files() {
+  const std::vector<Group>& groups = machine().groups;
+  return std::all_of(groups.begin(), groups.end(), [](const Group& group) {
+    return group.slaves.empty() || identity_of(group.file) == group.identity;
+  });
+}
+
+bool copy_ldm() {
   for (Group& group : machine().groups) {
     if (group.slaves.empty()) continue;
     const int from = group.file;
     group.file = map_slots(group.memory, group.slaves.size());
     for (off_t at = 0; (at = lseek(from, at, SEEK_DATA)) >= 0;) {
       const off_t end = lseek(from, at, SEEK_HOLE);
-      lseek(group.file, at, SEEK_SET);
-      while (at < end && sendfile(group.file, from, &at,
-                                  static_cast<std::size_t>(end - at)) > 0) {
+      if (lseek(group.file, at, SEEK_SET) < 0) return false;
+      while (at < end) {
+        if (sendfile(group.file, from, &at,
+                     static_cast<std::size_t>(end - at)) <= 0) {
+          return false;
+        }
       }
     }
+    if (errno != ENXIO) return false;  // which is the end of the data
     close(from);
   }
+  return true;
 }
 
 void restart_slaves() {

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/types.h>
 
 #include <array>
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "runtime/predict/cost_model.h"
@@ -122,12 +124,17 @@ struct Packet {
 // The size of a slot, and the distance of two slots of a core group: it leaves
 // the bits of an address free in which programs put the number of another
 // slave. `address | id << 20 | 1L << 45` is the same place in the LDM of slave
-// `id`: there the memory of all slots is mapped again, for each slave.
+// `id`: there the memory of all slots is mapped again, for each slave. Nothing
+// is mapped there for numbers up to 127 of which there is no slave.
 inline std::size_t slot_bytes = 0;
-inline constexpr std::size_t kSlotDistance = std::size_t{1} << 26;
+inline constexpr std::size_t kSlotDistance = std::size_t{1} << 27;
 inline constexpr std::size_t kRemoteSlave = std::size_t{1} << 20;
 inline constexpr std::uintptr_t kRemoteBit = std::uintptr_t{1} << 45;
 inline constexpr const char* kLdmFile = "swamp-ldm";  // in /proc/self/maps
+
+// has_remote_places() returns whether slots are small enough for that: it is
+// false with a SWAMP_LDM_BYTES above 256 KiB.
+inline bool has_remote_places() { return slot_bytes <= kRemoteSlave; }
 
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
 // same layout as every other slave's: the heap, a guard page, then the stack
@@ -204,7 +211,8 @@ struct Group {
   std::vector<std::unique_ptr<Slave>> slaves;
   // Where the slots of its slaves begin; other threads may read it unlocked.
   std::atomic<std::byte*> memory{nullptr};
-  int file = -1;  // check mode: what the slots map
+  int file = -1;  // check mode: what the slots map, until the program closes it
+  std::pair<dev_t, ino_t> identity;  // of the file
   Barrier array;
   Barrier master;  // with the master
   std::vector<Barrier> rows, columns;
@@ -295,8 +303,10 @@ void count_master();
 // that owns none uses core group 0. Under the machine's mutex.
 int own_group(bool claim);
 // copy_ldm() gives a child of fork() an LDM of its own, before the parent's
-// slaves continue.
-void copy_ldm();
+// slaves continue. It returns false if that fails; it can only be done if
+// has_ldm_files().
+bool copy_ldm();
+bool has_ldm_files();
 // restart_slaves() gives it threads for the slaves that were launched and had
 // not begun.
 void restart_slaves();

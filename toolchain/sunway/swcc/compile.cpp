@@ -100,8 +100,17 @@ Words flags(const Options& options, const std::string& source) {
   if (!cplusplus && options.old && options.standard.empty())
     all.push_back("-fgnu89-inline");
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
-  // A frame larger than what is left of the stack faults at the guard page.
-  if (slave) all.push_back("-fstack-clash-protection");
+  if (slave) {
+    // A frame larger than what is left of the stack faults at the guard page.
+    all.push_back("-fstack-clash-protection");
+    // Addresses in another slave's LDM may lead to local variables of which
+    // only an integer had the address.
+    all.push_back("-fno-tree-pta");
+    // In the model local-exec gcc adds their bit to the offset of a variable,
+    // which has 32 bits. The model is only changed with -fPIC.
+    all.insert(all.end(), {"-fPIC", "-fno-semantic-interposition",
+                           "-ftls-model=initial-exec"});
+  }
   const std::string ending = ending_of(options, source);
   if (ending == ".s" || ending == ".S") return all;
   if (slave && makes_objects(options)) {
@@ -199,12 +208,10 @@ void add_checked(const Options& options, const std::string& source,
                  const std::string& object, const std::string& uncached) {
   const bool slave = options.side == Options::Side::slave;
   Words before = flags(options, source);
-  // -fno-tree-pta: otherwise gcc adds no calls for local variables to which only
-  // addresses in another slave's LDM lead.
   for (const char* flag :
-       {"-fsanitize=thread", "-fno-tree-pta",
-        "--param=tsan-distinguish-volatile=1", "-fno-builtin-memcpy",
-        "-fno-builtin-memset", "-fno-builtin-memmove", "-w"}) {
+       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
+        "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
+        "-w"}) {
     before.push_back(flag);
   }
   if (slave) before.push_back("-fsanitize=bounds");

@@ -7,6 +7,7 @@
   (((unsigned long)&name | (unsigned long)(id) << 20) | (1ULL << 45))
 #define VALUE(type, p, id) \
   *((type*)((unsigned long)(p) | (((unsigned long)id) << 20) | (1ul << 45)))
+#define VALUE_AT(p, id) &VALUE(long, p, id)
 static const long kRemote = 1L << 45;
 
 static inline void* place(volatile void* p, uintptr_t id) {
@@ -54,6 +55,20 @@ void work(int* bad) {
   wrong += *(long*)far_place(&own, _PEN) != 100 + _PEN;
   long* const mine = far_place(&own, 0);
   wrong += mine[(long)last << (20 - 3)] != 100 + last; /* indexed */
+  /* The bit as a part of the offset of a thread-local variable. */
+  wrong += *(long*)((char*)&own + kRemote + ((long)last << 20)) != 100 + last;
+  wrong += ((long*)((char*)numbers + kRemote))[1] != 5000 + 63 * 10 + 1;
+  /* A local array of which only an integer has the address. */
+  long box[4];
+  long* const from = VALUE_AT(box, 0);
+  if (_PEN == 0) {
+    for (int i = 0; i < 4; ++i) box[i] = 5 + i;
+    athread_ssync_array();
+  } else {
+    athread_ssync_array();
+    for (int i = 0; i < 4; ++i) wrong += from[i] != 5 + i;
+  }
+  athread_ssync_array();
   long copied[8];
   memcpy(copied, far_place(numbers, last), sizeof copied);
   for (int i = 0; i < 8; ++i) wrong += copied[i] != 5000 + (_PEN + 62) % 64 * 10 + i;

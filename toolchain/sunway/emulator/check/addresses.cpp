@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -128,16 +129,46 @@ const Slave* ldm_owner(std::uintptr_t address) {
   return nullptr;
 }
 
-std::byte* remote_place(std::uintptr_t address) {
+namespace {
+
+// Remote is the number of a slave, and the offset in its slot, that an address
+// has if it is in what belongs to the slots' addresses with kRemoteBit.
+struct Remote {
+  const std::vector<std::unique_ptr<Slave>>* slaves = nullptr;
+  std::size_t id = 0, offset = 0;
+};
+
+Remote remote_of(std::uintptr_t address) {
   const std::uintptr_t own = address - kRemoteBit;
   const Slave* slave = ldm_owner(own);
-  if (slave == nullptr) return nullptr;
+  if (slave == nullptr) return {};
   const std::size_t offset = own - reinterpret_cast<std::uintptr_t>(slave->slot);
-  const auto& slaves =
-      machine().groups[static_cast<std::size_t>(slave->group)].slaves;
-  const std::size_t id = offset / kRemoteSlave;
-  return id < slaves.size() ? slaves[id]->slot + offset % kRemoteSlave
-                            : nullptr;
+  return {&machine().groups[static_cast<std::size_t>(slave->group)].slaves,
+          offset / kRemoteSlave, offset % kRemoteSlave};
+}
+
+}  // namespace
+
+std::byte* remote_place(std::uintptr_t address) {
+  const Remote at = remote_of(address);
+  return at.slaves != nullptr && at.id < at.slaves->size() &&
+                 has_remote_places()
+             ? (*at.slaves)[at.id]->slot + at.offset
+             : nullptr;
+}
+
+std::string why_not_remote(std::uintptr_t address) {
+  const Remote at = remote_of(address);
+  if (at.slaves == nullptr) return "";
+  const std::string what = "an address in another slave's LDM: ";
+  if (!has_remote_places()) {
+    return what + "is only emulated for an LDM of up to 256 KiB "
+                  "(SWAMP_LDM_BYTES)";
+  }
+  return at.id < at.slaves->size()
+             ? ""
+             : what + "got slave " + std::to_string(at.id) +
+                   ", expected 0 to " + std::to_string(at.slaves->size() - 1);
 }
 
 bool shares_memory() {
@@ -208,7 +239,10 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
              std::to_string(variable.bytes) + " bytes)";
     }
   }
-  if (ldm_owner(address) != nullptr) return "is in LDM, not in main memory";
+  if (ldm_owner(address) != nullptr ||
+      remote_of(address).slaves != nullptr) {
+    return "is in LDM, not in main memory";
+  }
   const Local local = find_masters_local(address, bytes);
   const std::size_t end = local.begin + local.bytes;
   if (local.bytes != 0 && address + bytes > end) {

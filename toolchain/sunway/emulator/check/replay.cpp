@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <set>
 #include <string>
@@ -148,6 +149,7 @@ int runs_of(unsigned mask, const char** why) {
   if (has_other_threads()) return refuse("the program has other threads");
   // What a child writes there would be visible outside.
   if (shares_memory()) return refuse("the program has shared memory");
+  if (!has_ldm_files()) return refuse("the program closed the files of LDM");
   // Times in the results differ from run to run.
   if (chosen && reads_clock_unseen()) {
     return refuse("slaves read the cycle counter by assembly");
@@ -215,7 +217,7 @@ void start_replays(unsigned mask) {
   keep_written(true);
   for (int i = 0; i < runs; ++i) {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) break;
     const Order order = order_of(i);
     const pid_t parent = getpid();
     // _Fork() runs no fork handlers, which lock mutexes that the master may
@@ -229,13 +231,25 @@ void start_replays(unsigned mask) {
     close(ends[1]);
     if (child < 0) {
       close(ends[0]);
-      return;
+      break;
     }
     state().replays.push_back({child, ends[0], order});
   }
+  std::vector<Replay> copies;  // those with an LDM of their own
   for (const Replay& replay : state().replays) {
     char copied = 0;
-    (void)recv(replay.channel, &copied, 1, 0);
+    while (recv(replay.channel, &copied, 1, 0) < 0 && errno == EINTR) {
+    }
+    if (copied != 0) {
+      copies.push_back(replay);
+    } else {
+      (void)end_child(replay);
+    }
+  }
+  state().replays = std::move(copies);
+  Launches& launches = state().launches[state().function];
+  if (state().replays.empty() && launches.why == nullptr) {
+    launches.why = "the process cannot be copied";
   }
 }
 

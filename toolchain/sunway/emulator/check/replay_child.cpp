@@ -275,7 +275,7 @@ void redirect_files(int channel) {
 void begin_child(int channel, const Order& order, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) leave(0);
-  copy_ldm();
+  if (!copy_ldm()) leave(0);
   own_channel = channel;
   const char copied = 1;
   (void)send(channel, &copied, 1, MSG_NOSIGNAL);

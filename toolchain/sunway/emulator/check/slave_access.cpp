@@ -269,6 +269,12 @@ bool SlaveCheck::look_up_main(std::uintptr_t begin, std::size_t bytes,
   const char* verb = write ? "writes " : "reads ";
   const std::string why = known_ranges_.why_not(begin, bytes, write);
   if (!why.empty()) {
+    const std::string remote = why_not_remote(begin);
+    if (!remote.empty()) {
+      report({"ldm-range", pc, &slave_, remote});
+      print_totals();
+      end_now(kReportedExit);  // the access would crash
+    }
     const Slave* owner = ldm_owner(begin);
     report({owner != nullptr ? "ldm-range" : "main-range", pc, &slave_,
             verb + std::to_string(bytes) + " bytes at " + describe(begin) +
