@@ -302,6 +302,15 @@ void count_master();
 // that launches (`claim`) gets the lowest that no other thread owns; a thread
 // that owns none uses core group 0. Under the machine's mutex.
 int own_group(bool claim);
+// ldm_owner() returns the slave in whose LDM an address is, or nullptr.
+const Slave* ldm_owner(std::uintptr_t address);
+// remote_place() returns the place in the LDM of slave `id` that has the address
+// `own | id << 20 | 1L << 45`, or nullptr for other addresses.
+std::byte* remote_place(std::uintptr_t address);
+// why_not_remote() returns what is wrong with such an address that leads to no
+// slave's LDM; empty for other addresses.
+std::string why_not_remote(std::uintptr_t address);
+
 // copy_ldm() gives a child of fork() an LDM of its own, before the parent's
 // slaves continue. It returns false if that fails; it can only be done if
 // has_ldm_files().

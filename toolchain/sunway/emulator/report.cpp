@@ -23,7 +23,6 @@
 #include <tuple>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
@@ -261,7 +260,7 @@ std::string what_of(const Slave& slave, const siginfo_t& info,
                      : (error & kWrite) != 0 ? "stores to "
                                              : "loads from ";
   what += address == 0 ? "NULL" : text;
-  const std::string remote = check::why_not_remote(address);
+  const std::string remote = why_not_remote(address);
   if (!remote.empty()) return what + ", " + remote;
   if (info.si_signo == SIGBUS) return what + ", beyond the end of a file";
   if (overflows_stack(slave, info)) what += ", beyond the end of its stack";

@@ -8,7 +8,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -117,60 +116,6 @@ std::size_t mapped_bytes(std::uintptr_t address, std::size_t want, bool write) {
 
 }  // namespace
 
-const Slave* ldm_owner(std::uintptr_t address) {
-  const Machine& all = machine();
-  for (const Group& group : all.groups) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(group.memory.load());
-    const std::size_t number = (address - begin) / kSlotDistance;
-    if (begin != 0 && number < group.slaves.size()) {
-      return group.slaves[number].get();
-    }
-  }
-  return nullptr;
-}
-
-namespace {
-
-// Remote is the number of a slave, and the offset in its slot, that an address
-// has if it is in what belongs to the slots' addresses with kRemoteBit.
-struct Remote {
-  const std::vector<std::unique_ptr<Slave>>* slaves = nullptr;
-  std::size_t id = 0, offset = 0;
-};
-
-Remote remote_of(std::uintptr_t address) {
-  const std::uintptr_t own = address - kRemoteBit;
-  const Slave* slave = ldm_owner(own);
-  if (slave == nullptr) return {};
-  const std::size_t offset = own - reinterpret_cast<std::uintptr_t>(slave->slot);
-  return {&machine().groups[static_cast<std::size_t>(slave->group)].slaves,
-          offset / kRemoteSlave, offset % kRemoteSlave};
-}
-
-}  // namespace
-
-std::byte* remote_place(std::uintptr_t address) {
-  const Remote at = remote_of(address);
-  return at.slaves != nullptr && at.id < at.slaves->size() &&
-                 has_remote_places()
-             ? (*at.slaves)[at.id]->slot + at.offset
-             : nullptr;
-}
-
-std::string why_not_remote(std::uintptr_t address) {
-  const Remote at = remote_of(address);
-  if (at.slaves == nullptr) return "";
-  const std::string what = "an address in another slave's LDM: ";
-  if (!has_remote_places()) {
-    return what + "is only emulated for an LDM of up to 256 KiB "
-                  "(SWAMP_LDM_BYTES)";
-  }
-  return at.id < at.slaves->size()
-             ? ""
-             : what + "got slave " + std::to_string(at.id) +
-                   ", expected 0 to " + std::to_string(at.slaves->size() - 1);
-}
-
 bool shares_memory() {
   const std::vector<Mapping> all = read_mappings();
   return std::any_of(all.begin(), all.end(), [](const Mapping& mapping) {
@@ -240,7 +185,7 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
     }
   }
   if (ldm_owner(address) != nullptr ||
-      remote_of(address).slaves != nullptr) {
+      ldm_owner(address - kRemoteBit) != nullptr) {
     return "is in LDM, not in main memory";
   }
   const Local local = find_masters_local(address, bytes);

@@ -14,15 +14,6 @@
 
 namespace swamp::sunway::check {
 
-// ldm_owner() returns the slave in whose LDM an address is, or nullptr.
-const Slave* ldm_owner(std::uintptr_t address);
-// remote_place() returns the place in the LDM of slave `id` that has the address
-// `own | id << 20 | 1L << 45`, or nullptr for other addresses.
-std::byte* remote_place(std::uintptr_t address);
-// why_not_remote() returns what is wrong with such an address that leads to no
-// slave's LDM; empty for other addresses.
-std::string why_not_remote(std::uintptr_t address);
-
 // why_not_main() returns why [address, address + bytes) is not main memory that
 // may be read (or, with `write`, written); empty if it may.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
