@@ -106,9 +106,8 @@ void Workspace::make_ranges(const Machine::Impl& machine,
   // Grains of a list of tensors are small and equal, and its passes should have
   // the same borders between core groups, whatever their number of slaves.
   const bool is_tensors = list.grains.joins_small || list.chunks != nullptr;
-  slaves_ = (is_tensors ? partition<Shares::of_all, SegmentCounts>
-                        : partition<Shares::of_rest, SegmentCounts>)(
-      counts, list.traffic_bytes, division.slaves, ranges);
+  slaves_ = partition(counts, list.traffic_bytes, division.slaves, ranges,
+                      is_tensors ? Shares::of_all : Shares::of_rest);
   workers_ = division.workers;
 }
 

@@ -200,9 +200,8 @@ Edge nearest_edge(const List& list, const GrainRun& run, std::uint64_t before,
   std::uint64_t grain = (bytes - before + grain_bytes / 2) / grain_bytes;
   if (before + grain * grain_bytes < least) ++grain;
   if (grain >= run.grains) return {{run.end_tensor, 0}, before + run.bytes};
-  return {
-      {run.begin_tensor, static_cast<std::size_t>(grain) * run.grain_units},
-      before + grain * grain_bytes};
+  return {{run.begin_tensor, static_cast<std::size_t>(grain) * run.grain_units},
+          before + grain * grain_bytes};
 }
 
 // Shares is what the ranges of a partition are. Equal parts of what the ranges
@@ -218,14 +217,15 @@ enum class Shares { of_rest, of_all };
 //
 // If the list has chunks and its rule does not join small tensors, only chunks
 // in which ranges end are visited.
-template <Shares kShares = Shares::of_rest, class List>
+template <class List>
 int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
-              runtime::SlaveRange* ranges) noexcept {
+              runtime::SlaveRange* ranges,
+              Shares shares = Shares::of_rest) noexcept {
   const auto n = static_cast<std::uint64_t>(slaves);
   int made = 0;
   Edge begin{{0, 0}, 0};
   const auto target = [&](std::uint64_t slave) {
-    if (kShares == Shares::of_all) {  // traffic * slave / n
+    if (shares == Shares::of_all) {  // traffic * slave / n
       return traffic_bytes / n * slave + traffic_bytes % n * slave / n;
     }
     return begin.bytes + (traffic_bytes - begin.bytes) / (n - slave + 1);
@@ -261,7 +261,7 @@ int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
           if (has_edge) {
             const bool is_first =
                 next - before < bytes / 2 &&
-                (kShares == Shares::of_all || before > begin.bytes);
+                (shares == Shares::of_all || before > begin.bytes);
             close(is_first ? Edge{{i, 0}, before}
                            : Edge{{end, 0}, before + bytes});
             next = target(++slave);
@@ -272,9 +272,8 @@ int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
       }
       for_each_grain_run(list, i, end, units, [&](const GrainRun& run) {
         while (slave < n && next < before + run.bytes) {
-          close(nearest_edge(
-              list, run, before, next,
-              kShares == Shares::of_rest ? begin.bytes + 1 : 0));
+          close(nearest_edge(list, run, before, next,
+                             shares == Shares::of_rest ? begin.bytes + 1 : 0));
           next = target(++slave);
         }
         before += run.bytes;

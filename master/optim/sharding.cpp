@@ -55,8 +55,8 @@ std::vector<std::vector<Slice>> partition_slices(
   std::uint64_t bytes = 0;
   for (const std::size_t count : counts) bytes += count * sizeof(float);
   std::vector<runtime::SlaveRange> ranges(static_cast<std::size_t>(ranks));
-  const int used = partition<Shares::of_all>(MasterWeights{counts}, bytes,
-                                             ranks, ranges.data());
+  const int used = partition(MasterWeights{counts}, bytes, ranks, ranges.data(),
+                             Shares::of_all);
 
   std::vector<std::vector<Slice>> shards(static_cast<std::size_t>(ranks));
   std::size_t segment = 0;

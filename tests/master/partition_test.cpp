@@ -310,8 +310,8 @@ std::vector<SlaveRange> ranges_of(const FakeList& list, int slaves) {
   // One more, which must stay as it is.
   std::vector<SlaveRange> ranges(static_cast<std::size_t>(slaves) + 1,
                                  SlaveRange{9, 9, 9, 9});
-  const int made = master::partition<kShares>(list, list.traffic_bytes(),
-                                              slaves, ranges.data());
+  const int made = master::partition(list, list.traffic_bytes(), slaves,
+                                     ranges.data(), kShares);
   EXPECT_GE(made, 1);
   EXPECT_LE(made, slaves);
   EXPECT_EQ(ranges.back().end_unit, 9u);
