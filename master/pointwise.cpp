@@ -1,6 +1,7 @@
 // Functions of each element. They are in slave/pointwise.cpp.
 #include "swamp/pointwise.h"
 
+#include <initializer_list>
 #include <string>
 
 #include "master/row_launch.h"
@@ -70,14 +71,14 @@ void pointwise(const Matrix& x, const Matrix& y,
                            options.alpha, options.beta, 0};
   Operation operation(master::row_kernel<KernelFamily::pointwise>(x.dtype),
                       &args, units.columns);
-  const void* const addresses[] = {x.data, options.matrix, options.row,
-                                   options.values, y.data};
-  for (int s = 0; s < PointwiseOperand::count; ++s) {
-    if (addresses[s] == nullptr) operation.remove_operand(s);
+  const std::initializer_list<const void*> addresses = {
+      x.data, options.matrix, options.row, options.values, y.data};
+  int s = 0;
+  for (const void* address : addresses) {
+    if (address == nullptr) operation.remove_operand(s);
+    ++s;
   }
-  master::run_rows(
-      impl, "x", units, operation,
-      {x.data, options.matrix, options.row, options.values, y.data});
+  master::run_rows(impl, "x", units, operation, addresses);
 }
 
 }  // namespace swamp

@@ -56,10 +56,6 @@ using at::ScalarType;
 using at::Tensor;
 using Guard = at::AutoDispatchBelowADInplaceOrView;
 
-bool is_one(const Scalar& alpha) {
-  return !alpha.isBoolean() && alpha.equal(1);
-}
-
 bool is_complex(ScalarType type) {
   return type == at::kComplexFloat || type == at::kComplexDouble;
 }
@@ -123,7 +119,6 @@ struct IndexSum {
   // memory of the sum: a, or a new tensor.
   static bool of_rows(const Tensor& a, std::int64_t dim, const Tensor& index,
                       const Tensor& source, bool in_place, Tensor& to) {
-    constexpr std::int64_t kLeastColumns = 64, kLeastElements = 4096;
     const ScalarType type = a.scalar_type();
     if (!is_half(type) || !is_switched(type) || !is_plain(a, type) ||
         !is_plain(source, type) || a.dim() < 2 || source.dim() != a.dim() ||

@@ -136,11 +136,11 @@ std::optional<Convolution> convolution_of(const Call& call) {
 //   PyTorch 2.13: 32 groups of 1 channel, 25 x 70, kernel 3, dilation 2).
 bool is_taken(const Convolution& one, const Call& call, bool is_backward) {
   const at::ScalarType type = call.input.scalar_type();
-  if (is_reproducible() || !has_instruction(type)) return true;
+  if (!prefers_onednn(type)) return true;
   const bool is_last =
       call.input.suggest_memory_format() != at::MemoryFormat::Contiguous;
   if (one.groups == 1) {
-    return one.is_pointwise() && !is_last && !has_tiles(type);
+    return one.is_pointwise() && !is_last && !prefers_tiles(type);
   }
   bool is_dilated = false, is_small = true;
   for (const Axis& axis : one.axes) {

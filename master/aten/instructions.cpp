@@ -63,14 +63,16 @@ const Instructions& instructions() {
 
 }  // namespace
 
-bool has_tiles(at::ScalarType type) {
-  return type == at::kBFloat16
-             ? instructions().bfloat16_tiles
-             : type == at::kHalf && instructions().float16_tiles;
+bool prefers_tiles(at::ScalarType type) {
+  return !is_reproducible() &&
+         (type == at::kBFloat16
+              ? instructions().bfloat16_tiles
+              : type == at::kHalf && instructions().float16_tiles);
 }
 
-bool has_instruction(at::ScalarType type) {
-  return has_tiles(type) || (type == at::kBFloat16 && instructions().bfloat16);
+bool prefers_onednn(at::ScalarType type) {
+  return prefers_tiles(type) || (!is_reproducible() && type == at::kBFloat16 &&
+                                 instructions().bfloat16);
 }
 
 }  // namespace swamp::aten

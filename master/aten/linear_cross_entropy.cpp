@@ -114,17 +114,17 @@ void require_arguments(const Tensor& input, const Tensor& weight,
 // multiply() sets out to factor * (a * b) + self; self may be undefined, or
 // out. On CPUs where swamp's product is slow it is PyTorch's, in float32. On
 // CPUs with tiles for the dtype it is PyTorch's in that: logits as linear()
-// computes them, and gradients of bfloat16, of which each product is rounded;
-// those of float16 might overflow.
+// computes them, and gradients of bfloat16, which rounds each product; those of
+// float16 might overflow.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, float factor,
               const Tensor& self) {
   const at::ScalarType type = a.scalar_type();
-  const bool has_fast = !is_reproducible() && has_tiles(type);
-  if (has_fast && factor == 1 && out.scalar_type() == type) {
+  const bool by_tiles = prefers_tiles(type);
+  if (by_tiles && factor == 1 && out.scalar_type() == type) {
     out.copy_(self.defined() ? at::addmm(self, a, b) : at::mm(a, b));
     return;
   }
-  const bool is_rounded = has_fast && type == at::kBFloat16;
+  const bool is_rounded = by_tiles && type == at::kBFloat16;
   if (has_product() && !is_rounded) {
     ProductOptions options{factor, 1, nullptr};
     Matrices added;

@@ -73,8 +73,7 @@ std::atomic<bool> reproducible{false};
 // neighbours: it is read as it lies.
 bool is_taken(const Matrices& a, const Matrices& b, bool is_vector) {
   constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
-  if (is_vector || is_reproducible() || a.dtype != kBFloat16 ||
-      !has_instruction(at::kBFloat16)) {
+  if (is_vector || a.dtype != kBFloat16 || !prefers_onednn(at::kBFloat16)) {
     return true;
   }
   const auto is_small = [](std::size_t rows, std::size_t columns) {
@@ -292,8 +291,8 @@ at::Tensor dot(const at::Tensor& x, const at::Tensor& y) {
   if (is_lazy(x) || is_lazy(y)) return at::cpu::dot(x, y);
   const at::ScalarType type = x.scalar_type();
   if (!is_reproducible() && is_half(type) && is_switched(type) &&
-      (type == at::kBFloat16 || has_tiles(type)) && is_plain(x, type) && is_plain(y, type) && x.dim() == 1 &&
-      x.sizes() == y.sizes()) {
+      (type == at::kBFloat16 || prefers_tiles(type)) && is_plain(x, type) &&
+      is_plain(y, type) && x.dim() == 1 && x.sizes() == y.sizes()) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return at::scalar_tensor(sum_of_products(row_major(x), row_major(y)),
                              x.options());
@@ -367,8 +366,7 @@ bool has_product() {
 }
 
 bool is_product_taken(at::ScalarType type) {
-  return is_switched(type) && has_product() &&
-         (is_reproducible() || !has_tiles(type));
+  return is_switched(type) && has_product() && !prefers_tiles(type);
 }
 
 bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {

@@ -34,20 +34,20 @@ inline bool is_switched(at::ScalarType type) {
                        : type == at::ScalarType::Float && is_reproducible();
 }
 
-// has_tiles() returns whether the CPU multiplies tiles of a dtype, AMX-BF16 or
-// AMX-FP16, and oneDNN may use them: PyTorch's products and attention are then
-// several times as fast as swamp's, which need `reproducible`, or attention its
-// own switch.
-bool has_tiles(at::ScalarType type);
+// prefers_tiles() returns whether PyTorch's products and attention of a dtype
+// are preferred, because the CPU multiplies tiles of it, AMX-BF16 or AMX-FP16,
+// and oneDNN may use them: they are several times as fast as swamp's. Never if
+// `reproducible`; attention has a switch of its own.
+bool prefers_tiles(at::ScalarType type);
 
-// has_instruction() returns whether the CPU multiplies numbers of a 16-bit
-// dtype, by tiles or AVX512-BF16: oneDNN's products and convolutions are then
-// as fast as swamp's or faster, which take over only what each of them
-// documents, unless `reproducible`.
-bool has_instruction(at::ScalarType type);
+// prefers_onednn() returns whether oneDNN's products and convolutions of a
+// 16-bit dtype are preferred, because the CPU multiplies its numbers, by tiles
+// or AVX512-BF16: swamp's take over only what each of them documents. Never if
+// `reproducible`.
+bool prefers_onednn(at::ScalarType type);
 
 // is_product_taken() is is_switched() for products. They are slower than
-// PyTorch's without fused multiply-add, and where has_tiles().
+// PyTorch's without fused multiply-add, and if prefers_tiles().
 bool is_product_taken(at::ScalarType type);
 
 // has_product() returns whether products that no switch turns off are swamp's.
@@ -102,8 +102,20 @@ enum Unreproducible : std::int64_t { kIgnore, kWarn, kRaise };
 // set_unreproducible() sets an Unreproducible, and returns the one before.
 std::int64_t set_unreproducible(std::int64_t value);
 
-// PyTorch's sums and products, of which swamp computes those of 16 bits that
-// its kernel of each element takes.
+// is_one() returns whether a factor changes nothing.
+inline bool is_one(const at::Scalar& factor) {
+  return !factor.isBoolean() && factor.equal(1);
+}
+
+// A launch, or a copy to float32, takes longer than PyTorch's kernels of
+// smaller 16-bit tensors, and shorter rows are slower than its loops. A copy
+// with more elements is new pages of memory in each call, which take longer
+// than the operator.
+inline constexpr std::int64_t kLeastElements = 4096, kLeastColumns = 64,
+                              kMostElements = std::int64_t{1} << 22;
+
+// Sums and products. The kernel of 16-bit elements computes those that it
+// takes, PyTorch all others.
 at::Tensor pointwise_add(const at::Tensor& a, const at::Tensor& b,
                          const at::Scalar& alpha);
 at::Tensor& pointwise_add_(at::Tensor& a, const at::Tensor& b,

@@ -42,10 +42,6 @@ using at::Tensor;
 using Guard = at::AutoDispatchBelowADInplaceOrView;
 using OptionalOptions = std::optional<PointwiseOptions>;
 
-// A launch takes longer than PyTorch's kernels of smaller tensors, and shorter
-// rows are slower than its loops.
-constexpr std::int64_t kLeastElements = 4096, kLeastColumns = 64;
-
 bool is_taken(const Tensor& x) {
   const at::ScalarType type = x.scalar_type();
   return is_half(type) && is_switched(type) && is_plain(x, type) &&
@@ -289,15 +285,14 @@ bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
 template <int kSign,
           Tensor (*kStock)(const Tensor&, const Tensor&, const Scalar&)>
 Tensor sum(const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_half(a.scalar_type()) && !alpha.isBoolean() && alpha.equal(1)) {
+  if (is_one(alpha)) {
     if (auto y = binary(a, b, {Pointwise::sum, 1, kSign})) return *y;
   }
   return kStock(a, b, alpha);
 }
 template <int kSign, Tensor& (*kStock)(Tensor&, const Tensor&, const Scalar&)>
 Tensor& sum_(Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_half(a.scalar_type()) && !alpha.isBoolean() && alpha.equal(1) &&
-      binary_(a, b, {Pointwise::sum, 1, kSign})) {
+  if (is_one(alpha) && binary_(a, b, {Pointwise::sum, 1, kSign})) {
     return a;
   }
   return kStock(a, b, alpha);
@@ -311,7 +306,6 @@ Tensor mse_loss_backward(const Tensor& grad, const Tensor& x,
     return at::cpu::mse_loss_backward(convert(grad), convert(x),
                                       convert(target), reduction);
   };
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
   const at::ScalarType type = x.scalar_type();
   if (is_taken(x) && is_plain(grad, type) && is_plain(target, type) &&
       target.sizes() == x.sizes()) {
@@ -349,13 +343,11 @@ Tensor& pointwise_sub_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   return sum_<-1, &at::cpu::sub_>(a, b, alpha);
 }
 Tensor pointwise_mul(const Tensor& a, const Tensor& b) {
-  if (is_half(a.scalar_type())) {
-    if (auto y = binary(a, b, {Pointwise::product})) return *y;
-  }
+  if (auto y = binary(a, b, {Pointwise::product})) return *y;
   return at::cpu::mul(a, b);
 }
 Tensor& pointwise_mul_(Tensor& a, const Tensor& b) {
-  if (is_half(a.scalar_type()) && binary_(a, b, {Pointwise::product})) return a;
+  if (binary_(a, b, {Pointwise::product})) return a;
   return at::cpu::mul_(a, b);
 }
 

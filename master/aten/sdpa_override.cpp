@@ -41,8 +41,7 @@ std::atomic<bool> active{false};
 // sizes. PyTorch's own kernel gets all others; it refuses some of them.
 bool is_ours(const Attention& x, double dropout_p) {
   const at::ScalarType type = x.query.scalar_type();
-  const bool is_faster = is_reproducible() || !has_tiles(type);
-  const bool on = (is_switched(type) && is_faster) ||
+  const bool on = (is_switched(type) && !prefers_tiles(type)) ||
                   (is_attention() && (is_half(type) || type == at::kFloat));
   if (!on || dropout_p != 0) return false;
   for (const Tensor* tensor : {&x.query, &x.key, &x.value}) {

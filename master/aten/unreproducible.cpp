@@ -75,9 +75,6 @@ class OneThread {
   int before_;
 };
 
-// Copies of smaller tensors take longer than PyTorch's slow kernels.
-constexpr std::int64_t kLeastElements = 4096;
-
 // narrow_type() returns the 16-bit dtype that all floating-point tensors of a
 // call have, or nothing if the call can't be computed in float32, or is small.
 // It sets `largest` to the elements of the largest one.
@@ -101,12 +98,9 @@ std::optional<at::ScalarType> narrow_type(const c10::FunctionSchema& schema,
   return largest < kLeastElements ? std::nullopt : found;
 }
 
-// Elements of a slice, whose float32 copy stays in a CPU's caches, and of the
-// largest tensor without slices, but for kWhole: the memory of a larger copy
-// would be new pages of the system in each call, which take longer than the
-// operator.
-constexpr std::int64_t kSliceElements = std::int64_t{1} << 19,
-                       kMostElements = std::int64_t{1} << 22;
+// Elements of a slice, whose float32 copy stays in a CPU's caches. Tensors
+// without slices, but for kWhole, have at most kMostElements.
+constexpr std::int64_t kSliceElements = std::int64_t{1} << 19;
 
 // sliced_dimension() returns the dimension of the first tensor of a call whose
 // slices have results of their own, which follow each other; or nothing.

@@ -23,8 +23,8 @@ enum class Depends {
 enum class Copies {
   kWhole,
   kReduced,  // slices of a dimension that the second argument does not name, as
-             // it has that of a reduction; otherwise whole tensors, of which
-             // large ones stay PyTorch's, which is faster
+             // it has that of a reduction; otherwise whole tensors, but large
+             // ones stay PyTorch's, which is faster
   kImages,   // the same of slices of the first of three dimensions
   kLargest,  // nothing: extremum() computes the result
   kSmallest
