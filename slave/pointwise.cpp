@@ -57,7 +57,7 @@ struct Sum {
     return hn::Add(hn::Mul(x, alpha), hn::Mul(z, beta));
   }
 };
-// A sum of which both numbers are 1, which changes no bit.
+// Leaves out the factors of a sum, which are 1: no bit changes.
 struct PlainSum {
   static HWY_INLINE VF of(VF x, VF z, VF, VF) { return hn::Add(x, z); }
 };
@@ -100,8 +100,8 @@ inline constexpr bool kInPairs = true;
 inline constexpr bool kInPairs = false;
 #endif
 
-// Pairs is whole vectors of bfloat16, every other of which is widened and
-// rounded in its place: that takes half the instructions.
+// Pairs computes whole vectors of bfloat16. It widens and rounds every other
+// element in its place, which takes half the instructions.
 template <class Function>
 struct Pairs {
   using DU = hn::RebindToUnsigned<DF>;

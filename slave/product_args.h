@@ -207,8 +207,9 @@ constexpr std::size_t product_scratch_bytes(
          block_rows * block_terms * gathered_bytes;
 }
 
-// product_places_bytes() is what Operation::scratch_bytes of `product` has more
-// with a gather: the places of the terms, after the tile of sums.
+// product_places_bytes() returns the bytes that a gather adds to
+// Operation::scratch_bytes of `product`, for the places of the terms. They
+// follow the tile of sums.
 constexpr std::size_t product_places_bytes(std::size_t terms) noexcept {
   return (terms * sizeof(std::size_t) + 63) / 64 * 64;
 }

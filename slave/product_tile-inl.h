@@ -64,8 +64,8 @@ HWY_INLINE void for_constants(const Visit& visit, std::index_sequence<k...>) {
 //   Way::add(left(row, t), right[t * step + vector], sum), then end(row,
 //   vector, sum).
 // `row` and `vector` are constants of the compiler. If kAtOnce is more than 1,
-// so many terms are added to a row before the next: left(row, t)(k) is then its
-// value of term t + k, and `terms` a multiple of kAtOnce.
+// a row takes kAtOnce terms before the next row: left(row, t)(k) then returns
+// its value of term t + k, and `terms` is a multiple of kAtOnce.
 template <class Way, std::size_t kAtOnce = 1, class Left, class Begin,
           class End, std::size_t... r, std::size_t... v>
 HWY_INLINE void product_tile(const Left& left, const float* right,

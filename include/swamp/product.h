@@ -55,8 +55,9 @@ struct Runs {
 
 /// Gather describes matrices whose elements are not at fixed steps, such as the
 /// windows of a convolution: element (r, c) of matrix i is data[i * batch_step
-/// + place of row r + place of column c]. Elements may be read several times, and
-/// what lies between the first and the last element of a matrix may be read.
+/// + place of row r + place of column c]. Elements may be read several times,
+/// and what lies between the first and the last element of a matrix may be
+/// read.
 struct Gather {
   Runs rows;     ///< places of the rows
   Runs columns;  ///< places of the columns; length 1 in one of the two
@@ -130,8 +131,8 @@ struct ProductOptions {
 /// steps), with SWAMP_UNSUPPORTED if the machine's LDM is too small, and with
 /// SWAMP_OUT_OF_MEMORY if packed copies cannot be allocated: about 16 MiB of a
 /// factor; of products with many terms, 32 MiB of float32 sums (of both 512 KiB
-/// for each slave, if that is more); of a gathered a, unless transfers are views,
-/// a copy of at most 1024 rows.
+/// for each slave, if that is more); of a gathered a, unless transfers are
+/// views, a copy of at most 1024 rows.
 ///
 /// @param[out] out [rows of a, columns of b]; dtype that of a, or float32
 /// @param a the left factors

@@ -7,7 +7,7 @@ may be killed; events that it has not reached then fail.
 
 The thread sanitizer sees libswamp_aten, libswamp and the C library. It does not see the
 kernels (therefore SWAMP_TRANSFER=copy), PyTorch's copies (therefore late_copy.c), what
-the model computes, and races of which Python's lock orders the two sides by chance. It
+the model computes, and races whose two sides Python's lock orders by chance. It
 found the races of a `finish()` that does not wait. One report in thousands of orders is
 right and harmless: after a lost thread the test zeroes, in place, a gradient that
 a copy still reads; that copy is not used, because it is of an older version. From the

@@ -352,7 +352,8 @@ Remote remote_of(std::uintptr_t address) {
   const std::uintptr_t own = address - kRemoteBit;
   const Slave* slave = ldm_owner(own);
   if (slave == nullptr) return {};
-  const std::size_t offset = own - reinterpret_cast<std::uintptr_t>(slave->slot);
+  const std::size_t offset =
+      own - reinterpret_cast<std::uintptr_t>(slave->slot);
   return {&machine().groups[static_cast<std::size_t>(slave->group)].slaves,
           offset / kRemoteSlave, offset % kRemoteSlave};
 }
@@ -372,8 +373,9 @@ std::string why_not_remote(std::uintptr_t address) {
   if (at.slaves == nullptr) return "";
   const std::string what = "an address in another slave's LDM: ";
   if (!has_remote_places()) {
-    return what + "is only emulated for an LDM of up to 256 KiB "
-                  "(SWAMP_LDM_BYTES)";
+    return what +
+           "is only emulated for an LDM of up to 256 KiB "
+           "(SWAMP_LDM_BYTES)";
   }
   return at.id < at.slaves->size()
              ? ""

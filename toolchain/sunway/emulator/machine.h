@@ -124,8 +124,8 @@ struct Packet {
 // The size of a slot, and the distance of two slots of a core group: it leaves
 // the bits of an address free in which programs put the number of another
 // slave. `address | id << 20 | 1L << 45` is the same place in the LDM of slave
-// `id`: there the memory of all slots is mapped again, for each slave. Nothing
-// is mapped there for numbers up to 127 of which there is no slave.
+// `id`: there the memory of all slots is mapped again, for each slave. Numbers
+// up to 127 that no slave has lead to no memory.
 inline std::size_t slot_bytes = 0;
 inline constexpr std::size_t kSlotDistance = std::size_t{1} << 27;
 inline constexpr std::size_t kRemoteSlave = std::size_t{1} << 20;
@@ -165,7 +165,7 @@ struct Slave {
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
   bool asynchronous = false;  // check mode: it began transfers in this launch
                               // that it or others have to wait for
-  int gave_way = 0;  // check mode: at locks and atomics of this launch
+  int gave_way = 0;           // check mode: at locks and atomics of this launch
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Mode copy: see polls.h.
   std::atomic<unsigned> arrivals{0};
@@ -304,8 +304,8 @@ void count_master();
 int own_group(bool claim);
 // ldm_owner() returns the slave in whose LDM an address is, or nullptr.
 const Slave* ldm_owner(std::uintptr_t address);
-// remote_place() returns the place in the LDM of slave `id` that has the address
-// `own | id << 20 | 1L << 45`, or nullptr for other addresses.
+// remote_place() returns the place in the LDM of slave `id` that has the
+// address `own | id << 20 | 1L << 45`, or nullptr for other addresses.
 std::byte* remote_place(std::uintptr_t address);
 // why_not_remote() returns what is wrong with such an address that leads to no
 // slave's LDM; empty for other addresses.

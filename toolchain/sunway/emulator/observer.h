@@ -106,10 +106,11 @@ class SlaveObserver {
   // evicts() is for a call that empties the slave's data cache, or the lines
   // of [begin, end) of it.
   virtual void evicts(const volatile void* begin, const volatile void* end) = 0;
-  // gives_way() is called before an attempt to take a lock, and before and after
-  // an atomic operation. In some replays of check mode others run first, so that all
-  // slaves share work that is taken by locks or atomics. Copy mode does not do
-  // it: a lock made of atomics may be free only while nobody tries to take it.
+  // gives_way() is called before an attempt to take a lock, and before and
+  // after an atomic operation. In some replays of check mode others run first,
+  // so that all slaves share work that is taken by locks or atomics. Copy mode
+  // does not do it: a lock made of atomics may be free only while nobody tries
+  // to take it.
   virtual void gives_way() = 0;
   // tried() is called after an attempt to take a lock that was not free, and
   // atomic() before an atomic operation.
