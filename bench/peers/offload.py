@@ -53,15 +53,27 @@ def optimizer_of(arrays, max_norm, copies):
     return optimizer
 
 
-def overlap(arrays, max_norm, step, rounds):
-    """Milliseconds from step() until the last weights have arrived, with a device whose
-    copies of all weights take as long as a step alone."""
-    bytes_of_weights = sum(p.nbytes for p in arrays.model)
-    copies = Timed(bytes_of_weights / (step / 1e3))
+def backward(arrays, optimizer):
+    """Waits for gradients that arrive one by one, checks them and adds to their norm, as
+    the CPU does while a GPU computes the backward pass."""
+    optimizer._checks = True
+    for param in reversed(arrays.model):
+        optimizer._arrived(param)
+    for slot in optimizer._slots.values():
+        slot.arrived()
+    for chunk in optimizer._chunks:
+        if chunk.running is not None:
+            chunk.running.result()
+
+
+def after_backward(arrays, max_norm, copies, rounds):
+    """Milliseconds from step() until the last weights have arrived, after a backward
+    pass: the norm is known."""
     optimizer = optimizer_of(arrays, max_norm, copies)
     best = float("inf")
     for _ in range(rounds):
         optimizer.synchronize()
+        backward(arrays, optimizer)
         begin = time.perf_counter()
         optimizer.step()
         optimizer.synchronize()
@@ -69,42 +81,22 @@ def overlap(arrays, max_norm, step, rounds):
     return best
 
 
-def backward(arrays, optimizer):
-    """Milliseconds of the check and the norm of gradients that arrive one by one, which
-    backward hides."""
-    begin = time.perf_counter()
-    for param in reversed(arrays.model):
-        optimizer._arrived(param)
-    for chunk in optimizer._chunks:
-        if chunk.running is not None:
-            chunk.running.result()
-    return 1e3 * (time.perf_counter() - begin)
-
-
 def measure(name, options, naive, swamp):
     """{"list/clip": {peer: milliseconds}}"""
     arrays = peers.Arrays(peers.counts_of(name, naive), torch.bfloat16)
+    bytes_of_weights = sum(p.nbytes for p in arrays.model)
     results = {}
     for clip in (False, True):
         max_norm = 2 * arrays.norm if clip else 0.0
         cases = {k: v for k, v in peers.step_cases(
             arrays, clip, swamp, None).items() if k != "swamp C ABI"}
-        optimizer = optimizer_of(arrays, max_norm, Done())
-
-        def after_backward():
-            optimizer._checks = True
-            backward(arrays, optimizer)
-            begin = time.perf_counter()
-            optimizer.step()
-            after.append(1e3 * (time.perf_counter() - begin))
-        after = []
-        cases["offload"] = rows.with_swamp(optimizer.step)
+        cases["offload"] = rows.with_swamp(optimizer_of(arrays, max_norm, Done()).step)
         times = rows.least(cases, options.rounds, options.slice)
-        for _ in range(options.rounds):
-            after_backward()
-        times["offload, norm known"] = min(after)
-        times["with copies"] = overlap(arrays, max_norm, times["offload"],
-                                       options.rounds)
+        known = after_backward(arrays, max_norm, Done(), options.rounds)
+        times["offload, norm known"] = known
+        # A device whose copies of all weights take as long as the step alone.
+        times["with copies"] = after_backward(
+            arrays, max_norm, Timed(bytes_of_weights / (known / 1e3)), options.rounds)
         results[f"{name}/{'clip' if clip else 'no clip'}"] = times
     return results
 
