@@ -172,6 +172,7 @@ struct Slave {
   std::atomic<bool> naps{false};
   // Written under the machine's mutex.
   std::atomic<SlaveState> state{SlaveState::idle};
+  std::atomic<bool> keeps_turn{false};      // see KeepTurn
   std::unique_ptr<SlaveObserver> observer;  // in check mode
 
   // Under the machine's mutex.

@@ -55,6 +55,8 @@ std::uint64_t latency(const Slave& a, const Slave& b) {
 }
 
 void send(Slave& slave, Slave& other, const Rma& rma) {
+  // A receiver that polls its reply word must also find the data in its inbox.
+  const sunway::KeepTurn keep_turn(slave);
   std::byte* to = sunway::as_seen_by(other, rma.remote);
   if (slave.observer &&
       !slave.observer->reaches(other, to, rma.length, rma.call, rma.pc)) {

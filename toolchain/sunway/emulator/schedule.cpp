@@ -146,8 +146,7 @@ bool yield_turn(Slave& slave, bool by_seed) {
   Lock lock(all.mutex);
   if (all.turn != &slave) return false;
   // Otherwise round robin, because two waiting slaves could alternate forever.
-  Slave* next =
-      by_seed && all.order.seed > 1 ? choose() : choose_after(slave);
+  Slave* next = by_seed && all.order.seed > 1 ? choose() : choose_after(slave);
   if (next == nullptr) return false;
   slave.wait = &slave.first_turn;
   all.turn = next;
@@ -239,6 +238,14 @@ void take_turn_from(Slave& slave) {
   slave.state = SlaveState::without_turn;
   slave.observer->turn_lost();
   machine().turn = nullptr;
+}
+
+KeepTurn::KeepTurn(Slave& slave) : slave_(slave) {
+  while (slave.observer && !slave.keeps_turn) {
+    take_turn(slave);
+    const Lock lock(machine().mutex);
+    slave.keeps_turn = slave.state != SlaveState::without_turn;
+  }
 }
 
 void stop_slaves() {

@@ -38,8 +38,22 @@ inline void take_turn(Slave& slave) {
 }
 
 // take_turn_from() makes a slave that runs wait for the turn at its next access
-// or call. Under the machine's mutex.
+// or call. Under the machine's mutex; not for a slave with a KeepTurn, unless
+// the program ends.
 void take_turn_from(Slave& slave);
+
+// KeepTurn does not let the slave lose the turn during a step that others must
+// not see in part, however long the host keeps its thread from running.
+class KeepTurn {
+ public:
+  explicit KeepTurn(Slave& slave);
+  ~KeepTurn() { slave_.keeps_turn = false; }
+  KeepTurn(const KeepTurn&) = delete;
+  KeepTurn& operator=(const KeepTurn&) = delete;
+
+ private:
+  Slave& slave_;
+};
 
 // yield_turn() lets others run before the slave continues, in check mode: the
 // next one, or the one that choose() picks (`by_seed`). Returns false if no

@@ -157,7 +157,8 @@ class Watch {
     Slave* running = all.turn;
     if (running != nullptr) check_of(*running)->probe();
     if (running != nullptr && running->wait == nullptr &&
-        now - seen_[running].moved > silence_limit_ && has_run(*running, now)) {
+        !running->keeps_turn && now - seen_[running].moved > silence_limit_ &&
+        has_run(*running, now)) {
       silence_limit_ = 0;  // the next slave will probably loop there, too
       take_turn_from(*running);
       changed();
