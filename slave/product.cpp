@@ -9,6 +9,10 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -237,12 +241,11 @@ struct Product {
     const std::size_t most = args.scale_terms;
     for (std::size_t t = 0; t < terms; t += most) {
       const std::size_t words = pairs ? t / 2 : t, step = (term + t) / most;
-      add_words(height,
-                Packed{exponent_of(sliver), a_words + words * a_step, a_step,
-                       0},
-                {panel, 0}, panel, words_of(panel) + words * kProductLanes,
-                std::min(most, terms - t), pairs, {nullptr, kProductLanes},
-                chain);
+      add_words(
+          height,
+          Packed{exponent_of(sliver), a_words + words * a_step, a_step, 0},
+          {panel, 0}, panel, words_of(panel) + words * kProductLanes,
+          std::min(most, terms - t), pairs, {nullptr, kProductLanes}, chain);
       float b_factors[kProductLanes] = {};
       std::memcpy(b_factors, b_scales + step * b_scales_step + column,
                   columns * sizeof(float));
@@ -338,8 +341,8 @@ struct Product {
         }
         if constexpr (std::is_same<In, Float32>::value) {
           if (neighbours == Neighbours::rows) {
-            return add_of(RowsInPlace{0, a + args.row_runs.place(at),
-                                      places + term});
+            return add_of(
+                RowsInPlace{0, a + args.row_runs.place(at), places + term});
           }
         }
         add_of(Packed{exponent_of(sliver), words, sliver_step, a_ahead});
@@ -446,13 +449,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE && !defined(__sw_slave__)
 namespace swamp::slave {
 
+#if (HWY_TARGETS & HWY_AVX3) && !defined(HWY_COMPILE_ONLY_SCALAR)
+namespace {
+
+bool has_amx() {
+  constexpr unsigned kAmxBfloat16 = 1u << 22;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+         (d & kAmxBfloat16) != 0;
+}
+
+}  // namespace
+#endif
+
 bool has_bfloat16_pairs(const char* isa) noexcept {
 #if (HWY_TARGETS & HWY_AVX3) && !defined(HWY_COMPILE_ONLY_SCALAR)
   static std::atomic<int> works{-1};  // -1: not tested yet
   if (works.load(std::memory_order_relaxed) < 0) {
-    works.store(
-        __builtin_cpu_supports("avx512bf16") && N_AVX3::dot_has_bits_of_fma(),
-        std::memory_order_relaxed);
+    works.store(__builtin_cpu_supports("avx512bf16") && !has_amx() &&
+                    N_AVX3::dot_has_bits_of_fma(),
+                std::memory_order_relaxed);
   }
   return std::strcmp(isa, "avx512") == 0 &&
          works.load(std::memory_order_relaxed) == 1;
