@@ -148,7 +148,7 @@ struct Block {
   void run(const KernelTable& table, AdamArgs numbers) {
     const AdamBlockArgs args{numbers, kBlockColumns, float8};
     run_kernel(table, kernel_of(F::adam_8bit, {kFloat32}), &args,
-               {g.data(), w.data(), m.data(), v.data(), absmax}, 1);
+               {g.data(), w.data(), m.data(), v.data(), absmax, nullptr}, 1);
   }
 };
 
