@@ -91,7 +91,18 @@ void require_product(const Matrices& out, const Matrices& a, const Matrices& b,
     require_runs("gather.rows", gather->rows, a.rows);
     require_runs("gather.columns", gather->columns, a.columns);
   }
-  require_matrices("b", b);
+  if (gather == nullptr || gather->b_rows.begins == nullptr) {
+    require_matrices("b", b);
+  } else {
+    const Runs& runs = gather->b_rows;
+    Matrices run = b;
+    run.rows = std::min(b.rows, runs.length);
+    require_matrices("b", run);
+    if (runs.length == 0 || runs.length % 2 != 0) {
+      master::refuse("gather.b_rows.length", std::to_string(runs.length),
+                     "an even number, at least 2");
+    }
+  }
   Checker("b")
       .dtype(b.dtype, a.dtype, "a")
       .same("rows", b.rows, a.columns, "a", " columns")
@@ -177,11 +188,7 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
     const std::size_t few = slave::kFewProductRows;
     if (out.rows > few && (by_columns || out.columns <= few)) {
       // The transpose of the result is the product of the transposes.
-      call.out = out.transposed();
-      call.a = b.transposed();
-      call.b = a.transposed();
-      call.self = call.self.transposed();
-      std::swap(call.scales.a, call.scales.b);
+      call.transpose();
     }
     if (product_of_few_rows(call)) return;
   }

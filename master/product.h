@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "master/launch.h"
 #include "runtime/launch.h"
@@ -44,10 +45,24 @@ Operation pack_operation(slave::ProductPackArgs& args, const Matrices& x);
 // PackedLanes is what pack_panels() packs: `lanes` lanes of each of `batch`
 // matrices; `x` is the first. x.columns are lanes, x.rows terms. The panels are
 // `width` wide.
+// With `runs` x is the first of all terms, which lie in runs as those of
+// Gather::b_rows, and the terms from first_term on are packed; no block of them
+// is of two runs.
 struct PackedLanes {
   Matrices x;
   std::size_t batch, lanes, width;
   std::byte* panels;
+  Runs runs = {};
+  std::size_t first_term = 0;
+
+  const void* at(std::size_t i, std::size_t term, std::size_t lane) const {
+    const std::size_t t = first_term + term;
+    if (runs.begins == nullptr) return part(x, i, t, lane).data;
+    Matrices run = x;
+    run.data = part(x, i, t % runs.length, lane).data;
+    run.row_step = 1;
+    return part(run, 0, runs.begins[t / runs.length], 0).data;
+  }
 };
 
 // pack_panels() packs `terms` terms of one or two `sides` of a product. A panel
@@ -65,6 +80,14 @@ struct ProductCall {
   const PartialSums* partial_sums;
   ProductScales scales;  // a and b are null: none
   bool pairs;
+
+  // transpose() makes it the product of the transposes.
+  void transpose() {
+    out = out.transposed();
+    a = std::exchange(b, a.transposed()).transposed();
+    self = self.transposed();
+    std::swap(scales.a, scales.b);
+  }
 
   std::size_t terms() const { return a.columns; }
   std::size_t bytes() const { return kScalarTypeBytes[a.dtype]; }

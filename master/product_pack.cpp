@@ -115,7 +115,7 @@ void pack_panels(Machine::Impl& machine, const PackedLanes* sides,
         if (units == 0) return;
         table.add(
             units,
-            {part(side.x, batch, block * block_terms, first * side.width).data,
+            {side.at(batch, block * block_terms, first * side.width),
              to + first * packed_bytes(side)},
             s * kOperations + operation + (block + 1 == blocks ? 1 : 0));
       };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "master/product.h"
 #include "master/row_launch.h"
@@ -112,8 +113,23 @@ struct Panels : ProductCall {
     words += words % 2;
     blocks.terms_of_a =
         static_cast<std::uint32_t>(whole_blocks(words * term_words));
+    return blocks_of_runs(blocks, kBlockWords * term_words);
+  }
+  // blocks_of_runs() returns blocks of terms that are of one run of b's rows.
+  // Those of several runs have a run each, if it is not much longer than
+  // `most`.
+  Blocks blocks_of_runs(Blocks blocks, std::size_t most) const {
+    if (b_runs().begins == nullptr) return blocks;
+    const std::size_t run = b_runs().length;
+    if (run <= most + most / 2) {
+      blocks.terms = std::max(blocks.terms / run, std::size_t{1}) * run;
+      blocks.terms_of_a = static_cast<std::uint32_t>(run);
+    } else {
+      blocks.terms = std::min(blocks.terms, run);
+    }
     return blocks;
   }
+  Runs b_runs() const { return gather == nullptr ? Runs{} : gather->b_rows; }
   static constexpr std::size_t kRowsBytes = std::size_t{32} << 20;
 
   // Few slaves divide a result into wide parts.
@@ -145,9 +161,10 @@ struct Panels : ProductCall {
   Blocks blocks_of_ldm() const {
     for (std::uint32_t most = 512; most >= 2; most /= 2) {
       const std::size_t block = whole_blocks(most);
-      const Blocks blocks{
-          std::min(block, terms()),          1,     slave::kMaxProductRows,
-          static_cast<std::uint32_t>(block), false, false};
+      const Blocks blocks = blocks_of_runs(
+          {std::min(block, terms()), 1, slave::kMaxProductRows,
+           static_cast<std::uint32_t>(block), false, false},
+          block - block / 2);
       if (fits(blocks)) return blocks;
     }
     refuse("a", "a product",
@@ -228,6 +245,29 @@ struct Panels : ProductCall {
     return 1 + 2 * terms * columns / 3;
   }
 
+  // has_shared_left() returns whether the products have the same left factor,
+  // and rows of the others and of the results are neighbours in memory. Writing
+  // columns of the results takes longer than what it saves if there are few
+  // terms.
+  bool has_shared_left() const {
+    constexpr std::size_t kFewTerms = 256;
+    return terms() >= kFewTerms && gather == nullptr &&
+           partial_sums == nullptr && scales.a == nullptr && out.batch > 1 &&
+           a.batch_step == 0 && b.batch_step != 0 && b.column_step == 1 &&
+           out.column_step == 1;
+  }
+  // is_ragged() returns whether panels of the columns have many unused lanes.
+  bool is_ragged() const {
+    return panels_of(out.columns) * kProductLanes >=
+           out.columns + out.columns / 8;
+  }
+  // can_gather() returns whether the kernel gathers a, which never fits into
+  // LDM, and whose terms do not share a few sets of a CPU's L1.
+  bool can_gather() const {
+    constexpr std::size_t kBytes = 512;
+    return a.column_step * bytes() % kBytes != 0 && fits(blocks_of_caches());
+  }
+
   void by_panels() const {
     Blocks blocks = blocks_of_caches();
     if (!fits(blocks)) blocks = blocks_of_ldm();
@@ -285,6 +325,10 @@ struct Panels : ProductCall {
           now.term = 0;
           do {  // once without terms
             now.terms = std::min(part_terms, terms() - now.term);
+            if (part_terms < b_runs().length && b_runs().begins != nullptr) {
+              now.terms = std::min(
+                  now.terms, b_runs().length - now.term % b_runs().length);
+            }
             const bool packs_a = blocks.packs_rows;
             const bool packs_b = now.row == 0 || part_terms < terms();
             const PackedLanes sides[] = {
@@ -292,9 +336,9 @@ struct Panels : ProductCall {
                          : a,
                  now.batches, now.rows, slave::kMaxProductRows,
                  packed + at_copy},
-                {part(b, now.batch, now.term, now.column),
+                {part(b, now.batch, 0, now.column),
                  b.batch_step == 0 ? 1 : now.batches, now.columns,
-                 kProductLanes, packed}};
+                 kProductLanes, packed, b_runs(), now.term}};
             if (packs_a || packs_b) {
               pack_panels(machine, sides + (packs_a ? 0 : 1),
                           (packs_a ? 1 : 0) + (packs_b ? 1 : 0), now.terms,
@@ -466,6 +510,24 @@ struct Panels : ProductCall {
 
 }  // namespace
 
-void product_by_panels(const ProductCall& call) { Panels{call}.by_panels(); }
+void product_by_panels(const ProductCall& call) {
+  const Panels panels{call};
+  if (!panels.has_shared_left()) return panels.by_panels();
+  // The transposes are products with the same right factor, which is packed
+  // once. The kernel reads the rows of the left ones where they lie if they are
+  // float32.
+  std::vector<std::size_t> terms;
+  for (std::size_t t = 0; t < call.terms(); ++t) {
+    terms.push_back(t * call.b.row_step);
+  }
+  const std::size_t first = 0;
+  const Gather gather{{&first, call.out.columns}, {terms.data(), 1}};
+  Panels transposed{call};
+  transposed.transpose();
+  transposed.gather = &gather;
+  const bool in_place = call.a.dtype == kFloat32 && transposed.can_gather();
+  if (!in_place) transposed.gather = nullptr;
+  (in_place || panels.is_ragged() ? transposed : panels).by_panels();
+}
 
 }  // namespace swamp::master

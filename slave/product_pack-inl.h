@@ -25,12 +25,14 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// pack_floats() packs the terms of a source in the order of the sum.
+// pack_floats() packs the terms of a source in the order of the sum. Terms that
+// are far from each other are prefetched with all their lines.
 template <class Format>
 HWY_INLINE void pack_floats(const Source<Format>& x, std::size_t width,
                             float* out) {
   const std::size_t packed = for_terms(
       x, [&](auto d, std::size_t lane, std::size_t t, auto value) HWY_ATTR {
+        hwy::Prefetch(x.at(lane, t + 2 * kTermsAhead));
         hn::StoreU(value, d, out + place_of(t, x.terms) * width + lane);
       });
   for (std::size_t t = 0; packed < width && t < x.terms; ++t) {

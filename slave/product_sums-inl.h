@@ -117,7 +117,8 @@ struct TermsInPlace {
 };
 
 // RowsInPlace is rows of a gathered a that are neighbours in memory: word t of
-// row r is first[places[t] + r].
+// row r is first[places[t] + r]. The rows of the next tile, which may be in
+// lines of main memory that no other tile has read, are prefetched into L2.
 struct RowsInPlace {
   static constexpr std::size_t kAtOnce = 1;
   static constexpr std::size_t kWordsAhead = 8;  // also of `places`
@@ -130,6 +131,7 @@ struct RowsInPlace {
   }
   HWY_INLINE float word(std::size_t row, std::size_t t) const {
     if (row == 0) hwy::Prefetch(first + places[t + kWordsAhead]);
+    if (row == 1) __builtin_prefetch(first + places[t] + 2 * kRows - 1, 0, 2);
     return first[places[t] + row];
   }
 };
@@ -257,6 +259,20 @@ HWY_INLINE void add_words(std::size_t height, const Left& a, const Ahead& ahead,
   }
 }
 
+// store_first() stores the first `count` lanes and writes nothing else.
+template <class D>
+HWY_INLINE void store_first(D d, hn::Vec<D> value, std::size_t count,
+                            hn::TFromD<D>* to) {
+  if (count == hn::MaxLanes(D())) return hn::StoreU(value, d, to);
+#if HWY_TARGET == HWY_AVX3
+  hn::BlendedStore(value, hn::FirstN(d, count), d, to);
+#else
+  hn::TFromD<D> lanes[hn::MaxLanes(D())];
+  hn::StoreU(value, d, lanes);
+  for (std::size_t i = 0; i < count; ++i) to[i] = lanes[i];
+#endif
+}
+
 // Factors of the rows and columns of a result; null: none.
 struct Factors {
   const float* rows;
@@ -279,7 +295,9 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
   const hn::Rebind<Element, DF> d;
   const VF alpha = hn::Set(df, args.alpha), beta = hn::Set(df, args.beta);
   const bool by_column = out_at.row == 1 && out_at.column != 1;
-  Element all[kMaxProductRows][kProductLanes];
+  // Rows that fill the vectors of columns.
+  constexpr std::size_t kAll = (kMaxProductRows + kLanes - 1) / kLanes * kLanes;
+  float all[kAll][kProductLanes];
   Element* const first = out;
   for (std::size_t r = 0; r < rows; ++r) {
     const float* const sum = sums.data + r * sums.row;
@@ -316,11 +334,13 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
       if (args.alpha != 1 || self != nullptr || factors.rows != nullptr) {
         value = nan_to_quiet(value);
       }
+      if (by_column) {
+        hn::StoreU(value, df, &all[r][i]);
+        continue;
+      }
       const auto rounded = Format::narrow_number(df, value);
       Element* const to = out + column * out_at.column;
-      if (by_column) {
-        hn::StoreU(rounded, d, &all[r][i]);
-      } else if (count == kLanes && out_at.column == 1) {
+      if (count == kLanes && out_at.column == 1) {
         hn::StoreU(rounded, d, to);
       } else {
         Element part[kLanes];
@@ -333,9 +353,20 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
     if (self != nullptr) self += self_at.row;
     out += out_at.row;
   }
-  for (std::size_t c = 0; by_column && c < columns; ++c) {
-    Element* const to = first + static_cast<std::int64_t>(c) * out_at.column;
-    for (std::size_t r = 0; r < rows; ++r) to[r] = all[r][c];
+  for (std::size_t r = 0; by_column && r < rows; r += kLanes) {
+    const std::size_t count = std::min(kLanes, rows - r);
+    const auto store = [&](std::size_t c, VF column) HWY_ATTR {
+      if (c >= columns) return;
+      store_first(d, Format::narrow_number(df, column), count,
+                  first + static_cast<std::int64_t>(r) +
+                      static_cast<std::int64_t>(c) * out_at.column);
+    };
+    const Source<Float32> sums_of_rows{&all[0][0], kProductLanes, 1, kAll,
+                                       kProductLanes};
+    for (std::size_t c = for_words(df, sums_of_rows, r, store); c < columns;
+         ++c) {
+      store(c, hn::Set(df, all[r][c]));  // without vectors, a row
+    }
   }
 }
 

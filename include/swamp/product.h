@@ -61,6 +61,9 @@ struct Runs {
 struct Gather {
   Runs rows;     ///< places of the rows
   Runs columns;  ///< places of the columns; length 1 in one of the two
+  /// Without `begins` the rows of b are at steps. Otherwise row r is at
+  /// begins[r / length] + r % length * b.row_step, and the length is even.
+  Runs b_rows = {};
 };
 
 /// PartialSums continues a product whose terms are divided between several

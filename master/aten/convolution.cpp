@@ -261,10 +261,11 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   }
   if (!output_mask[1] && !output_mask[2]) return grads;
   // One copy for both.
-  const Tensor last =
-      output_mask[2] || !one->is_direct() ? channels_last(grad) : Tensor();
+  const Tensor last = output_mask[2] ? channels_last(grad) : Tensor();
   if (output_mask[1]) {
-    const Tensor y = one->is_direct() ? grad : last.permute({0, 4, 1, 2, 3});
+    const Tensor y = output_mask[2] && !one->is_direct()
+                         ? last.permute({0, 4, 1, 2, 3})
+                         : grad;
     std::get<1>(grads) = in_format(
         transposed ? weight_from(*one, y, input) : weight_from(*one, input, y),
         input.dim(), format);

@@ -369,6 +369,24 @@ struct Products : Convolution {
     if (!is_all) out.copy_(dense);
   }
 
+  // places_of() is `count` places that are `step` apart.
+  static std::vector<std::size_t> places_of(std::int64_t count,
+                                            std::int64_t step) {
+    std::vector<std::size_t> places;
+    for (std::int64_t i = 0; i < count; ++i) places.push_back(size_of(i * step));
+    return places;
+  }
+  // Images are where those of a tensor with the channels first begin.
+  struct Images {
+    std::vector<std::size_t> begins;
+    std::size_t positions;
+
+    Runs runs() const { return {begins.data(), positions}; }
+  };
+  Images images_of(std::int64_t step, std::int64_t positions) const {
+    return {places_of(images, step), size_of(positions)};
+  }
+
   // weight_from() is a gradient of the weight, in its shape with all axes and
   // with the channels last. Its product has a gathered factor, which is the
   // left one, so that the result is written transposed.
@@ -390,32 +408,49 @@ struct Products : Convolution {
     const Tensor result = at::empty({filters, axes[0].kernel, axes[1].kernel,
                                      axes[2].kernel, group_channels()},
                                     large.options());
-    const Tensor y = channels_last(small);
+    // The positions of an image are neighbours with the channels first, and
+    // the products of two are added at once.
+    const auto has_runs = [&](const Tensor& x) {
+      return x.is_contiguous() && positions % 2 == 0;
+    };
+    const Images of_small = images_of(positions * filters, positions),
+                 of_large = images_of(positions * channels, positions);
+    if (is_by_image(large) && has_runs(large) && has_runs(small) &&
+        channels < filters) {
+      // The factor that is packed has fewer elements.
+      const std::vector<std::size_t> places = places_of(filters, positions);
+      const Gather gather{{places.data(), 1}, of_small.runs(), of_large.runs()};
+      multiply(matrices_of(result, 1, filters, terms, 0, terms, 1),
+               matrices_of(small, 1, filters, rows, 0, positions, 1),
+               matrices_of(large, 1, rows, channels, 0, 1, positions), nullptr,
+               &gather);
+      return result.permute({0, 4, 1, 2, 3});
+    }
+    const bool by_run = has_runs(small);
+    const Tensor y = by_run ? small : channels_last(small);
     const Matrices out = matrices_of(result, groups, terms, group_filters(),
                                      terms * group_filters(), 1, terms);
-    const Matrices b = matrices_of(y, groups, rows, group_filters(),
-                                   group_filters(), filters, 1);
+    const Matrices b =
+        by_run ? matrices_of(y, groups, rows, group_filters(),
+                             group_filters() * positions, 1, positions)
+               : matrices_of(y, groups, rows, group_filters(), group_filters(),
+                             filters, 1);
+    const Runs b_rows = by_run ? of_small.runs() : Runs{};
     if (is_by_image(large)) {
-      std::vector<std::size_t> row_places, term_places;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        row_places.push_back(size_of(c * positions));
-      }
-      for (std::int64_t n = 0; n < images; ++n) {
-        term_places.push_back(size_of(n * channels * positions));
-      }
-      const Gather gather{{row_places.data(), 1},
-                          {term_places.data(), size_of(positions)}};
+      const std::vector<std::size_t> places = places_of(channels, positions);
+      const Gather gather{{places.data(), 1}, of_large.runs(), b_rows};
       multiply(out, matrices_of(large, 1, terms, rows, 0, 1, 1), b, nullptr,
                &gather);
     } else {
       const Tensor x = padded(large);
       const Windows places = windows(x);
       const Gather gather{{places.terms.data(), places.run},
-                          {places.positions.data(), 1}};
+                          {places.positions.data(), 1},
+                          b_rows};
       multiply(
           out,
           matrices_of(x, groups, terms, rows, group_channels(), 1, channels), b,
-          nullptr, is_pointwise() ? nullptr : &gather);
+          nullptr, is_pointwise() && !by_run ? nullptr : &gather);
     }
     return result.permute({0, 4, 1, 2, 3});
   }

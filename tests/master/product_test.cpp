@@ -20,8 +20,17 @@
 namespace swamp::test {
 namespace {
 
-// Of `gathered` the columns lie in runs, of `runs_of_rows` the rows.
-enum class Layout { rows, columns, gaps, shared, gathered, runs_of_rows };
+// Of `gathered` the columns lie in runs, of `runs_of_rows` the rows. The rows of
+// `images` are Gather::b_rows.
+enum class Layout {
+  rows,
+  columns,
+  gaps,
+  shared,
+  images,
+  gathered,
+  runs_of_rows
+};
 // `tiny` products are subnormal; `any` has all bit patterns. Of `cancelling`
 // only differences of products are subnormal; `continued` begin with tiny sums,
 // to which products of the least exponent that the instruction for pairs takes
@@ -32,7 +41,7 @@ enum class Numbers { ordinary, tiny, any, cancelling, continued };
 struct Array {
   Bytes memory;
   Matrices matrices;
-  std::vector<std::size_t> row_begins, column_begins;
+  std::vector<std::size_t> row_begins, column_begins, b_row_begins;
   Gather gather;
 
   Array(std::size_t batch, std::size_t rows, std::size_t columns,
@@ -54,6 +63,19 @@ struct Array {
         break;
       case Layout::shared:
         matrices.batch_step = 0;
+        break;
+      case Layout::images:
+        // Several are a part of the terms, or parts are of one.
+        gather.b_rows.length = rows < 4000 ? 14 : 2600;
+        matrices.row_step = 1;
+        matrices.column_step = gather.b_rows.length;
+        elements = 0;
+        for (std::size_t r = 0; r < rows; r += gather.b_rows.length) {
+          b_row_begins.push_back(elements);
+          elements += gather.b_rows.length * columns + 2;
+        }
+        matrices.batch_step = elements;
+        elements *= batch;
         break;
       case Layout::gathered:
         // Terms in runs of even length stay in memory, and pairs of bfloat16 in
@@ -84,6 +106,7 @@ struct Array {
         matrices(other.matrices),
         row_begins(other.row_begins),
         column_begins(other.column_begins),
+        b_row_begins(other.b_row_begins),
         gather(other.gather) {
     matrices.data = memory.data();
   }
@@ -121,8 +144,11 @@ struct Array {
              r % gather.rows.length + column_begins[c / gather.columns.length] +
              c % gather.columns.length;
     }
-    return i * matrices.batch_step + r * matrices.row_step +
-           c * matrices.column_step;
+    const std::size_t run = gather.b_rows.length;
+    const std::size_t row =
+        b_row_begins.empty() ? r * matrices.row_step
+                             : b_row_begins[r / run] + r % run;
+    return i * matrices.batch_step + row + c * matrices.column_step;
   }
   float operator()(std::size_t i, std::size_t r, std::size_t c) const {
     return widen(matrices.dtype, memory.data(), index(i, r, c));
@@ -184,6 +210,8 @@ struct Problem {
     b.fill(numbers, random);
     self.fill(numbers == Numbers::any ? numbers : Numbers::ordinary, random);
     out.fill(Numbers::ordinary, random);
+    a.gather.b_rows = {b.b_row_begins.empty() ? nullptr : b.b_row_begins.data(),
+                       b.gather.b_rows.length};
     options.gather = a.gathered();
     if (one.scale_terms >= 0) {
       const auto block = static_cast<std::size_t>(one.scale_terms);
@@ -356,6 +384,9 @@ TEST(Product, BitsOfScalarLoop) {
       {2, 5, 33, 21, Layout::gathered, columns},
       {3, 23, 35, 40, Layout::runs_of_rows, rows, gaps},
       {2, 70, 35, 41, Layout::runs_of_rows},
+      {2, 23, 70, 53, Layout::gathered, Layout::images},
+      {1, 15, 33, 84, Layout::runs_of_rows, Layout::images, gaps},
+      {3, 40, 53, 262, shared, rows, rows},
       {1, 29, 70, 131, rows, columns, rows, 32},
       {1, 13, 33, 700, columns, rows, gaps, 128},
       {1, 1, 64, 16, gaps, rows, columns, 2},
@@ -397,6 +428,8 @@ TEST(Product, Parts) {
       {1, 21, 2400, 4111, Layout::gathered},
       {2, 21, 70, 3140, Layout::gathered},
       {1, 15, 2400, 4200, Layout::runs_of_rows},
+      {2, 21, 70, 7000, Layout::gathered, Layout::images},
+      {1, 13, 40, 3997, Layout::runs_of_rows, Layout::images},
       {300, 20, 96, 100},
       {70, 30, 96, 1600},
       {1, 203, 70, 4200, Layout::rows, Layout::columns, Layout::rows, 128},
@@ -556,6 +589,12 @@ TEST(Product, Errors) {
          c.gather.rows.length = 0;
        },
        "gather.rows.length: got 0, expected at least 1"},
+      {[](Call& c) {
+         static constexpr std::size_t kBegins[4] = {};
+         c.gathers = true;
+         c.gather = {{kBegins, 1}, {kBegins, 1}, {kBegins, 3}};
+       },
+       "gather.b_rows.length: got 3, expected an even number, at least 2"},
       {[](Call& c) { c.gathers = true; },
        "gather.rows.begins: got null, expected an array of places"},
   };
