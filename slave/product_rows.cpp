@@ -26,8 +26,8 @@ namespace {
 // used. It reads kVectors vectors of lanes at a time: 2 have enough sums to
 // hide the latency of the additions, but memory is faster if 16 lanes are read
 // than 32, above all if the lanes are a power of two apart and share places in
-// L1. For the same reason 16-bit words that are far ahead are prefetched to L2
-// first; of float32, whose sums take less time, this is slower.
+// L1. Each line is prefetched once, so far ahead that main memory has the time:
+// what L1 has no place for waits in L2, and a second prefetch takes longer.
 template <class Format, std::size_t kHeight, std::size_t kVectors>
 HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
                                      const std::byte* sliver, const float* a,
@@ -37,9 +37,7 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
   const hn::Repartition<std::uint16_t, DF> d16;
   constexpr std::size_t kWords = 8;
   constexpr std::size_t kLine = 16;  // words
-  constexpr bool kHasFar = kWordTerms<Format> != 1;
-  constexpr std::size_t kAhead = (kVectors == 1 && !kHasFar ? 4 : 2) * kLine,
-                        kFarAhead = 8 * kLine;
+  constexpr std::size_t kAhead = 16 * kLine;
   constexpr std::size_t kLanesAtOnce = kVectors * kLanes;
   LeastExponent least;
   const std::size_t words = x.terms / kWordTerms<Format> / kWords * kWords;
@@ -51,21 +49,14 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
       }
     }
     for (std::size_t w = 0; w < words; w += kWords) {
-      if (w % kLine == 0) {
-        const auto after = [&](std::size_t ahead) HWY_ATTR {
-          const std::size_t word = w + ahead;  // or one of the next lanes
-          return word < words ? x.at(lane, word * kWordTerms<Format>)
-                              : x.at(lane + kLanesAtOnce,
-                                     (word - words) * kWordTerms<Format>);
-        };
-        const auto *near = after(kAhead), *far = after(kFarAhead);
-        for (std::size_t i = 0; i < kLanesAtOnce; ++i) {
-          hwy::Prefetch(near);
-          if (kHasFar) __builtin_prefetch(far, 0, 2);
-          near += x.lane_step;
-          far += x.lane_step;
-        }
-      }
+      // Prefetches a line of half of the lanes, one with each word of a vector:
+      // all at once would keep the loads waiting.
+      const std::size_t ahead = w / kLine * kLine + kAhead,
+                        first = lane + w / kWords % 2 * (kLanesAtOnce / 2);
+      const auto* next =
+          ahead < words ? x.at(first, ahead * kWordTerms<Format>)
+                        : x.at(first + kLanesAtOnce,  // the next lanes
+                               (ahead - words) * kWordTerms<Format>);
       for (std::size_t v = 0; v < kVectors; ++v) {
         VF word[kWords];
         transposed_lines(x, lane + v * kLanes, w, word);
@@ -76,6 +67,8 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
           }
         };
         for (std::size_t i = 0; i < kWords; ++i) {
+          hwy::Prefetch(next);
+          next += x.lane_step;
           if constexpr (kWordTerms<Format> == 1) {
             add(Floats(), w + i, word[i ^ 1]);
           } else if constexpr (std::is_same<Format, Float16>::value) {
@@ -147,15 +140,13 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
     std::size_t term = 0;
 #if HWY_TARGET == HWY_AVX3
     if (columns == kProductLanes && b_at.row == 1) {
-      // One vector of four rows has enough sums to hide their latency.
-      const bool from_memory = tile.prefetch_bytes != 0;
-      const auto rows =
-          height == 1
-              ? from_memory ? rows_of_words<In, 1, 1> : rows_of_words<In, 1, 2>
-          : height == 2
-              ? from_memory ? rows_of_words<In, 2, 1> : rows_of_words<In, 2, 2>
-          : height == 4 ? rows_of_words<In, 4, 1>
-                        : rows_of_words<In, 8, 1>;
+      // One vector of two rows has enough sums to hide their latency.
+      const auto rows = height == 1
+                            ? tile.prefetch_bytes != 0 ? rows_of_words<In, 1, 1>
+                                                       : rows_of_words<In, 1, 2>
+                        : height == 2 ? rows_of_words<In, 2, 1>
+                        : height == 4 ? rows_of_words<In, 4, 1>
+                                      : rows_of_words<In, 8, 1>;
       term = rows(
           {b, b_at.column, 1, columns, static_cast<std::size_t>(args.terms)}, a,
           words_of(a), pairs, sums);

@@ -31,12 +31,19 @@ RESNET = dict(layers=(3, 4, 6, 3), images=8, size=224)
 LLAMA = dict(hidden_size=512, intermediate_size=1408, num_hidden_layers=4,
              num_attention_heads=8, num_key_value_heads=4, vocab_size=32000,
              max_position_embeddings=512)
+# Larger than the caches of most CPUs.
+GENERATED = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
+                 num_attention_heads=32, num_key_value_heads=8, vocab_size=32000,
+                 max_position_embeddings=2048)
+PROMPT = 64
 QUICK = dict(HEADS=2, QUERIES=32, TOKENS=64, CLASSES=512, WIDTH=32, HIDDEN=64,
              NORM_ROWS=64, NORM_WIDTH=64, ATTENTION=(1, 2, 32, 16),
              GPT=dict(width=32, layers=1, heads=2, context=16),
              RESNET=dict(layers=(1,), images=2, size=32),
              LLAMA=dict(LLAMA, hidden_size=32, intermediate_size=64, vocab_size=512,
-                        num_hidden_layers=1, max_position_embeddings=16))
+                        num_hidden_layers=1, max_position_embeddings=16),
+             GENERATED=dict(LLAMA, hidden_size=32, intermediate_size=64, vocab_size=512,
+                            num_hidden_layers=1))
 SCALE = 1 / math.sqrt(96)
 SLOW = 10_000  # milliseconds
 STEP = "optimizer step"
@@ -611,9 +618,9 @@ def gpt(dtype):
 HAS_LLAMA = importlib.util.find_spec("transformers") is not None
 
 
-def llama_model():
+def llama_model(sizes=None):
     from transformers import LlamaConfig, LlamaForCausalLM
-    return LlamaForCausalLM(LlamaConfig(**LLAMA, use_cache=False)).train()
+    return LlamaForCausalLM(LlamaConfig(**sizes or LLAMA, use_cache=False)).train()
 
 
 def apply_swamp(model):
@@ -633,6 +640,31 @@ def llama(dtype):
     if not HAS_LLAMA or dtype == torch.float16:  # PyTorch's takes minutes
         return {}
     return iterations("LLaMA", dtype, llama_model, next_token_loss(), apply_swamp)
+
+
+def generate(dtype):
+    """One token of a LLaMA, after others; the roofline reads the weights."""
+    if not HAS_LLAMA:
+        return {}
+    model = llama_model(GENERATED).to(dtype).eval()
+    ids = torch.randint(0, GENERATED["vocab_size"], (1, PROMPT + 1))
+    with torch.no_grad():
+        cache = model(ids[:, :-1], use_cache=True).past_key_values
+
+    @torch.no_grad()
+    def token():
+        model(ids[:, -1:], cache=cache, use_cache=True)
+        cache.crop(-1)
+
+    rows = {"torch": token,
+            "swamp": with_swamp(token, half_precision=True,
+                                reproducible=dtype == torch.float32)}
+    if naive() is not None:
+        rows.update(naive().rooflines([native.Traffic([
+            [(w.data_ptr(), w.nbytes, native.READ)] for w in model.parameters()
+            if w.dim() == 2 and w is not model.get_input_embeddings().weight])]))
+    millions = sum(p.numel() for p in model.parameters()) / 1e6
+    return {f"LLaMA of {millions:.0f} million parameters, one token after {PROMPT}": rows}
 
 
 def resnet(dtype):
@@ -742,7 +774,7 @@ def measure(options):
     if options.quick:
         globals().update(QUICK)
     results = {}
-    for make in (gpt, resnet) if models else (*OPERATORS, gpt, llama, resnet):
+    for make in (gpt, resnet) if models else (*OPERATORS, gpt, llama, generate, resnet):
         if options.row not in make.__name__:
             continue
         for dtype in DTYPES:

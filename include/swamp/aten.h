@@ -217,7 +217,7 @@ SWAMP_API bool is_active();
 /// gradients, of 1 to 3 dimensions and transposed ones, and their
 /// scaled_dot_product_attention, as with set_attention(). bilinear is computed
 /// in float32 and rounded once. PyTorch's own products and convolutions stay in
-/// use on CPUs without fused multiply-add, and in bfloat16 on those with AMX.
+/// use on CPUs without fused multiply-add, and most of them on those with AMX.
 /// Off initially. Any thread may call, also while operators run.
 ///
 /// @param active true: as above; false: PyTorch's own kernels

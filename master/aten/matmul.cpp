@@ -67,20 +67,23 @@ std::atomic<bool> half_precision{false};
 std::atomic<bool> reproducible{false};
 
 // is_taken() returns whether swamp computes a product: under half_precision
-// alone only if it is at least as fast as PyTorch's. With a CPU's bfloat16
-// instruction these are small ones, products of vectors, and those with few
-// rows, without a batch, or columns, if the terms of the other factor are
-// neighbours: it is read as it lies.
-bool is_taken(const Matrices& a, const Matrices& b, bool is_vector) {
-  constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
-  if (is_vector || a.dtype != kBFloat16 || !prefers_onednn(at::kBFloat16)) {
-    return true;
-  }
+// alone only if it is at least as fast as PyTorch's. Where a CPU multiplies
+// tiles these are products of vectors and of one or two rows, without a batch,
+// if the terms of the other factor are neighbours: it is read as it lies, which
+// takes the time. With a CPU's bfloat16 instruction they are also those of up
+// to eight rows or columns, and small ones.
+bool is_taken(const Matrices& a, const Matrices& b, bool is_vector,
+              at::ScalarType type) {
+  constexpr std::size_t kFew = 8, kFewOfTiles = 2, kSmall = std::size_t{1} << 16;
+  if (is_vector || !prefers_onednn(type)) return true;
+  const auto has_rows = [&](std::size_t most) {
+    return a.batch == 1 && a.rows <= most && b.row_step == 1;
+  };
+  if (prefers_tiles(type)) return has_rows(kFewOfTiles);
   const auto is_small = [](std::size_t rows, std::size_t columns) {
     return rows * columns <= kSmall;
   };
-  return (a.batch == 1 && a.rows <= kFew && b.row_step == 1) ||
-         (b.columns <= kFew && a.column_step == 1) ||
+  return has_rows(kFew) || (b.columns <= kFew && a.column_step == 1) ||
          (a.batch == 1 && is_small(a.rows, a.columns) &&
           is_small(b.rows, b.columns) && is_small(a.rows, b.columns));
 }
@@ -93,17 +96,12 @@ bool run_vector(const Operator& op, at::Tensor& result);
 bool run(const Operator& op, at::Tensor& result) {
   const at::ScalarType type = op.a.scalar_type();
   const auto d = op.dimensions;
-  // CPUs with AMX do not multiply vectors faster.
-  const bool is_vector = d == 1 || op.is_row;
-  if (is_vector ? !is_switched(type) || !has_product()
-                : !is_product_taken(type)) {
-    return false;
-  }
+  if (!is_switched(type) || !has_product()) return false;
   if (d == 1) return run_vector(op, result);
   if (op.sums_batch) {
-    if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
-        op.b.dim() != d || op.a.size(0) != op.b.size(0) ||
-        op.a.size(2) != op.b.size(1)) {
+    if (prefers_tiles(type) || !is_plain(op.a, type) ||
+        !is_plain(op.b, type) || op.a.dim() != d || op.b.dim() != d ||
+        op.a.size(0) != op.b.size(0) || op.a.size(2) != op.b.size(1)) {
       return false;
     }
     const at::AutoDispatchBelowADInplaceOrView guard;
@@ -146,7 +144,7 @@ bool run(const Operator& op, at::Tensor& result) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   Matrices a, b, self, out;
   if (!to_matrices(op.a, a) || !to_matrices(op.b, b) ||
-      !is_taken(a, b, is_vector)) {
+      !is_taken(a, b, op.is_row, type)) {
     return false;
   }
   ProductOptions options{op.alpha.toFloat(), op.beta.toFloat(), nullptr};

@@ -36,8 +36,8 @@ inline bool is_switched(at::ScalarType type) {
 
 // prefers_tiles() returns whether PyTorch's products and attention of a dtype
 // are preferred, because the CPU multiplies tiles of it, AMX-BF16 or AMX-FP16,
-// and oneDNN may use them: they are several times as fast as swamp's. Never if
-// `reproducible`; attention has a switch of its own.
+// and oneDNN may use them: they are several times as fast as swamp's, but
+// for one row or query. Never if `reproducible`; attention has its own switch.
 bool prefers_tiles(at::ScalarType type);
 
 // prefers_onednn() returns whether oneDNN's products and convolutions of a

@@ -38,10 +38,14 @@ struct Attention {
 std::atomic<bool> active{false};
 
 // is_ours() returns whether swamp computes an attention, if libswamp takes its
-// sizes. PyTorch's own kernel gets all others; it refuses some of them.
+// sizes. PyTorch's own kernel gets all others; it refuses some of them. Of one
+// query it is slower in float16, even if the CPU has tiles.
 bool is_ours(const Attention& x, double dropout_p) {
   const at::ScalarType type = x.query.scalar_type();
-  const bool on = (is_switched(type) && !prefers_tiles(type)) ||
+  const bool is_faster =
+      !prefers_tiles(type) ||
+      (type == at::kHalf && x.query.dim() == 4 && x.query.size(2) == 1);
+  const bool on = (is_switched(type) && is_faster) ||
                   (is_attention() && (is_half(type) || type == at::kFloat));
   if (!on || dropout_p != 0) return false;
   for (const Tensor* tensor : {&x.query, &x.key, &x.value}) {

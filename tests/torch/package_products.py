@@ -106,7 +106,8 @@ class Products(TestCase):
             16)  # 400 copies: 50
 
     def test_tiles(self):
-        """Where oneDNN may use AMX, attention and products are PyTorch's."""
+        """Where oneDNN may use AMX, attention and products are PyTorch's, but for one row
+        or, of attention, one query in float16."""
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             has_tiles = " amx_bf16 " in file.read()
         for limit in ("AVX512_CORE_BF16", "avx512_core_amx_fp16", "ALL"):
@@ -118,6 +119,15 @@ w, labels = torch.randn(300, 64).bfloat16(), torch.arange(80)
 attention = lambda: F.scaled_dot_product_attention(x, y, y)
 swamp_torch.enable(half_precision=True)
 ours = attention()
+def one_row():
+    z = torch.arange(1.0, 20481.0).sin().half().view(1, 4, 80, 64)
+    q = torch.linspace(-1, 1, 256).half().view(1, 4, 1, 64)
+    return torch.mm(x[0, 0, :1], w.t()).float(), F.scaled_dot_product_attention(q, z, z)
+row = one_row()
+swamp_torch.enable(reproducible=True)
+for one, other in zip(row, one_row()):
+    assert torch.equal(one, other)
+swamp_torch.enable(half_precision=True)
 loss = swamp_torch.functional.linear_cross_entropy(x[0, 0], w, labels)
 large = torch.full((4, 64), 32.0).half()
 weight, bias = torch.zeros(5, 64).half(), torch.zeros(5).half()

@@ -21,7 +21,7 @@ import types
 import unittest
 
 sys.dont_write_bytecode = True  # the source tree may be read-only
-# Where a CPU has AMX, products stay PyTorch's; tests are of swamp's.
+# Where a CPU has AMX, products stay PyTorch's, most of them; tests are of swamp's.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 try:
     import torch
