@@ -30,18 +30,26 @@ Operation row_sums(ScalarType type, const RowSumsArgs& args) {
           static_cast<std::size_t>(args.columns)};
 }
 
-// sum_chunks() adds the chunks of an array of a shape, or of its product with
-// `factor`: sums[o, c, i] is the sum of chunk c, of at most `terms` terms.
+// sum_chunks() adds the chunks of an array of a shape, of its product with
+// `factor`, or of their losses: sums[o, c, i] is the sum of chunk c, of at most
+// `terms` terms.
 void sum_chunks(Machine::Impl& machine, const Tensor& x, const void* factor,
-                const SumShape& shape, std::size_t terms, double* sums) {
+                const float* limit, const SumShape& shape, std::size_t terms,
+                double* sums) {
   using At = slave::RowSumsOperand;
   const std::size_t bytes = kScalarTypeBytes[x.dtype];
   const std::size_t chunks = divided(shape.terms, terms);
   const std::size_t last = shape.terms - (chunks - 1) * terms;
   const bool is_by_row = shape.inner == 1;
   // All chunks but the last, and the last one.
-  const bool squares = factor == x.data && factor != nullptr;
-  const RowSumsArgs args[] = {{terms, squares, 0}, {last, squares, 0}};
+  const bool squares =
+      factor == x.data && factor != nullptr && limit == nullptr;
+  const RowSumsArgs::Term term = squares             ? RowSumsArgs::square
+                                 : limit != nullptr  ? RowSumsArgs::loss
+                                 : factor != nullptr ? RowSumsArgs::product
+                                                     : RowSumsArgs::plain;
+  const float most = limit == nullptr ? 0 : *limit;
+  const RowSumsArgs args[] = {{terms, term, most}, {last, term, most}};
   Operation operations[2];
   for (int k = 0; k < 2; ++k) {
     operations[k] =
@@ -130,7 +138,11 @@ void require_values(const char* name, const void* data, std::size_t count) {
 void run_sums(Machine::Impl& machine, const Matrix& x, bool squares,
               const void* factor, const float* shift, double* sums) {
   using At = slave::RowSumsOperand;
-  const RowSumsArgs args{x.columns, squares, 0};
+  const RowSumsArgs args{x.columns,
+                         factor != nullptr ? RowSumsArgs::product
+                         : squares         ? RowSumsArgs::square
+                                           : RowSumsArgs::plain,
+                         0};
   Operation operation = row_sums(x.dtype, args);
   if (factor == nullptr) operation.remove_operand(At::factor);
   if (shift == nullptr) operation.remove_operand(At::shift);
@@ -157,7 +169,7 @@ float value_of(const float* values, std::size_t i, float otherwise) {
 }  // namespace
 
 void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
-         const void* factor) {
+         const void* factor, const float* limit) {
   constexpr std::uint32_t kTypes = master::kRowTypes | 1u << kFloat64;
   Checker("x").dtype(x.dtype, kTypes);
   const std::size_t results = shape.outer * shape.inner;
@@ -171,6 +183,9 @@ void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
       master::refuse("shape.inner", std::to_string(shape.inner),
                      "1, because there is a factor");
     }
+  }
+  if (limit != nullptr && factor == nullptr) {
+    master::refuse("limit", "an address", "null, because there is no factor");
   }
   Machine::Impl& impl = master::impl_of(machine);
   if (results == 0) return;
@@ -189,9 +204,10 @@ void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
   Tensor from = x;
   for (SumShape rest = shape;;) {
     const std::size_t chunks = divided(rest.terms, terms);
-    sum_chunks(impl, from, factor, rest, terms, chunks == 1 ? sums : to);
+    sum_chunks(impl, from, factor, limit, rest, terms, chunks == 1 ? sums : to);
     if (chunks == 1) return;
     factor = nullptr;
+    limit = nullptr;
     from = {to, results * chunks, kFloat64};
     to += results * chunks;
     rest.terms = chunks;

@@ -15,7 +15,7 @@ using slave::PointwiseOperand;
 namespace {
 
 static_assert(static_cast<int>(Pointwise::sum) == int{PointwiseArgs::sum} &&
-              static_cast<int>(Pointwise::difference) + 1 ==
+              static_cast<int>(Pointwise::leaky_gradient) + 1 ==
                   int{PointwiseArgs::count});
 
 // require_second() throws unless z is where the function has it.
@@ -68,7 +68,7 @@ void pointwise(const Matrix& x, const Matrix& y,
       by_row ? x : Matrix{x.data, x.rows * x.columns, 1, x.dtype};
   const PointwiseArgs args{units.columns,
                            static_cast<PointwiseArgs::Function>(function),
-                           options.alpha, options.beta, 0};
+                           options.alpha, options.beta, options.gamma};
   Operation operation(master::row_kernel<KernelFamily::pointwise>(x.dtype),
                       &args, units.columns);
   const std::initializer_list<const void*> addresses = {

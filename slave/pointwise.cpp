@@ -31,42 +31,87 @@ HWY_INLINE VF hard(VF x) {
                  hn::Set(df, 6.0f));
 }
 
-// Each function is of(x, z, alpha, beta).
-struct Clamp {
-  static HWY_INLINE VF of(VF x, VF, VF alpha, VF beta) {
-    return limited(x, alpha, beta);
+struct Numbers {
+  VF alpha, beta, gamma;
+};
+
+// Each function is of(x, z, numbers).
+struct Unary {
+  static constexpr bool kHasSecond = false;
+};
+struct Binary {
+  static constexpr bool kHasSecond = true;
+};
+struct Clamp : Unary {
+  static HWY_INLINE VF of(VF x, VF, const Numbers& n) {
+    return limited(x, n.alpha, n.beta);
   }
 };
-struct HardSwish {
-  static HWY_INLINE VF of(VF x, VF, VF, VF) {
+struct HardSwish : Unary {
+  static HWY_INLINE VF of(VF x, VF, const Numbers&) {
     return hn::Div(hn::Mul(x, hard(x)), hn::Set(DF(), 6.0f));
   }
 };
-struct HardSigmoid {
-  static HWY_INLINE VF of(VF x, VF, VF, VF) {
+struct HardSigmoid : Unary {
+  static HWY_INLINE VF of(VF x, VF, const Numbers&) {
     return hn::Div(hard(x), hn::Set(DF(), 6.0f));
   }
 };
-struct LeakyRelu {
-  static HWY_INLINE VF of(VF x, VF, VF alpha, VF) {
-    return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), x, hn::Mul(x, alpha));
+struct LeakyRelu : Unary {
+  static HWY_INLINE VF of(VF x, VF, const Numbers& n) {
+    return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), x, hn::Mul(x, n.alpha));
   }
 };
-struct Sum {
-  static HWY_INLINE VF of(VF x, VF z, VF alpha, VF beta) {
-    return hn::Add(hn::Mul(x, alpha), hn::Mul(z, beta));
+struct Affine : Unary {
+  static HWY_INLINE VF of(VF x, VF, const Numbers& n) {
+    return hn::Add(hn::Mul(x, n.alpha), n.beta);
+  }
+};
+struct Sum : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+    return hn::Add(hn::Mul(x, n.alpha), hn::Mul(z, n.beta));
   }
 };
 // Leaves out the factors of a sum, which are 1: no bit changes.
-struct PlainSum {
-  static HWY_INLINE VF of(VF x, VF z, VF, VF) { return hn::Add(x, z); }
+struct PlainSum : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers&) { return hn::Add(x, z); }
 };
-struct Product {
-  static HWY_INLINE VF of(VF x, VF z, VF, VF) { return hn::Mul(x, z); }
+struct Product : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers&) { return hn::Mul(x, z); }
 };
-struct Difference {
-  static HWY_INLINE VF of(VF x, VF z, VF alpha, VF beta) {
-    return hn::Mul(hn::Mul(hn::Sub(x, z), alpha), beta);
+struct Difference : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+    const VF d = limited(hn::Sub(x, z), hn::Neg(n.gamma), n.gamma);
+    return hn::Mul(hn::Mul(d, n.alpha), n.beta);
+  }
+};
+struct Loss : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+    const VF d = hn::Abs(hn::Sub(x, z));
+    const VF m = hn::IfThenElse(hn::Lt(n.gamma, d), n.gamma, d);
+    const VF rest = hn::Sub(d, hn::Mul(m, hn::Set(DF(), 0.5f)));
+    return hn::Mul(hn::Mul(m, rest), n.alpha);
+  }
+};
+struct ScaledRelu : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers&) {
+    return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), x, hn::Mul(x, z));
+  }
+};
+struct Above : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+    return hn::IfThenZeroElse(hn::Le(x, n.alpha), z);
+  }
+};
+struct Between : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+    const auto is_in = hn::And(hn::Lt(n.alpha, x), hn::Lt(x, n.beta));
+    return hn::IfThenElseZero(is_in, hn::Mul(z, n.gamma));
+  }
+};
+struct LeakyGradient : Binary {
+  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+    return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), z, hn::Mul(z, n.alpha));
   }
 };
 
@@ -74,25 +119,21 @@ struct Difference {
 template <class Format, class Function>
 struct Apply {
   using Element = typename Format::Element;
-  VF alpha, beta, z;
+  Numbers numbers;
+  VF z;
 
   HWY_INLINE void operator()(std::false_type, const Element* x,
                              Element* y) const {
-    const VF value = Function::of(Format::load(DF(), x), z, alpha, beta);
+    const VF value = Function::of(Format::load(DF(), x), z, numbers);
     store_as<Format>(DF(), value, std::false_type(), y);
   }
   HWY_INLINE void operator()(std::false_type, const Element* x,
                              const Element* other, Element* y) const {
-    const VF value = Function::of(Format::load(DF(), x),
-                                  Format::load(DF(), other), alpha, beta);
+    const VF value =
+        Function::of(Format::load(DF(), x), Format::load(DF(), other), numbers);
     store_as<Format>(DF(), value, std::false_type(), y);
   }
 };
-
-template <class Function>
-inline constexpr bool kHasSecond =
-    std::is_same_v<Function, Sum> || std::is_same_v<Function, PlainSum> ||
-    std::is_same_v<Function, Product> || std::is_same_v<Function, Difference>;
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 inline constexpr bool kInPairs = true;
@@ -137,16 +178,15 @@ struct Pairs {
       prefetch(x + i, step, tile.prefetch_bytes);
       const VU from = load(x + i);
       VF even_z = body.z, odd_z = body.z;
-      if (kHasSecond<Function> && z != nullptr) {
+      if (Function::kHasSecond && z != nullptr) {
         prefetch(z + i, step, tile.prefetch_bytes);
         const VU second = load(z + i);
         even_z = even_bfloat16(df, second), odd_z = odd_bfloat16(df, second);
       }
-      hn::StoreU(narrow(Function::of(even_bfloat16(df, from), even_z,
-                                     body.alpha, body.beta),
-                        Function::of(odd_bfloat16(df, from), odd_z, body.alpha,
-                                     body.beta)),
-                 DU(), reinterpret_cast<std::uint32_t*>(y + i));
+      hn::StoreU(
+          narrow(Function::of(even_bfloat16(df, from), even_z, body.numbers),
+                 Function::of(odd_bfloat16(df, from), odd_z, body.numbers)),
+          DU(), reinterpret_cast<std::uint32_t*>(y + i));
     }
     return i;
   }
@@ -167,8 +207,10 @@ HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
   Tile row = tile;
   void* operands[At::count] = {};
   row.operands = operands;
-  Apply<Format, Function> body{hn::Set(DF(), args.alpha),
-                               hn::Set(DF(), args.beta), hn::Zero(DF())};
+  Apply<Format, Function> body{
+      {hn::Set(DF(), args.alpha), hn::Set(DF(), args.beta),
+       hn::Set(DF(), args.gamma)},
+      hn::Zero(DF())};
   for (std::size_t i = 0; i < part.rows; ++i) {
     const std::size_t at = i * part.columns;
     auto* const x = all == nullptr ? line : all + at;
@@ -176,7 +218,7 @@ HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
     Element* z = nullptr;
     if (values != nullptr) {
       body.z = hn::Set(DF(), values[i]);
-    } else if (kHasSecond<Function>) {
+    } else if (Function::kHasSecond) {
       z = line != nullptr ? line : operand<Element>(tile, At::z) + at;
     }
     std::size_t done = 0;
@@ -188,7 +230,7 @@ HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
     row.count = part.columns - done;
     operands[At::x] = x + done;
     operands[At::y] = y + done;
-    if constexpr (kHasSecond<Function>) {
+    if constexpr (Function::kHasSecond) {
       if (z != nullptr) {
         operands[At::z] = z + done;
         for_each_vector(row, body, Input<Format>(row, At::x),
@@ -214,14 +256,26 @@ HWY_INLINE void pointwise(const void* arguments, const Tile& tile, Result&) {
       return compute<Format, HardSigmoid>(args, tile);
     case A::leaky_relu:
       return compute<Format, LeakyRelu>(args, tile);
+    case A::affine:
+      return compute<Format, Affine>(args, tile);
     case A::sum:
       return args.alpha == 1 && args.beta == 1
                  ? compute<Format, PlainSum>(args, tile)
                  : compute<Format, Sum>(args, tile);
     case A::product:
       return compute<Format, Product>(args, tile);
-    default:
+    case A::difference:
       return compute<Format, Difference>(args, tile);
+    case A::loss:
+      return compute<Format, Loss>(args, tile);
+    case A::scaled_relu:
+      return compute<Format, ScaledRelu>(args, tile);
+    case A::above:
+      return compute<Format, Above>(args, tile);
+    case A::between:
+      return compute<Format, Between>(args, tile);
+    default:
+      return compute<Format, LeakyGradient>(args, tile);
   }
 }
 

@@ -17,15 +17,20 @@ struct PointwiseArgs {
     hard_swish,
     hard_sigmoid,
     leaky_relu,
+    affine,
     sum,
     product,
     difference,
+    loss,
+    scaled_relu,
+    above,
+    between,
+    leaky_gradient,
     count
   };
   std::uint64_t columns;
   Function function;
-  float alpha, beta;
-  std::uint32_t padding;
+  float alpha, beta, gamma;
 };
 struct PointwiseOperand {
   enum : int { x, z, line, value, y, count };

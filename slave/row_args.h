@@ -438,13 +438,15 @@ inline NormBackwardFactors norm_backward_factors(double sum_h, double sum_hx,
 
 // row_sums: x (in), factor (in; null: absent), shift (in, float32, one for each
 //   row; null: 0), sum (out, float64)
-//   d_j = x_j - shift in double; the term is d_j, d_j * d_j if `squares`, or
-//   d_j * factor_j. The sum has kWideChains chains, by the column, which are
-//   added as a tree.
+//   d_j = x_j - shift in double; the term is d_j (plain), d_j * d_j (square),
+//   d_j * factor_j (product), or m_j * (e_j - 0.5 * m_j) of e_j = |d_j -
+//   factor_j| and m_j = min(e_j, limit) (loss). The sum has kWideChains chains,
+//   by the column, which are added as a tree.
 struct RowSumsArgs {
+  enum Term : std::uint32_t { plain, square, product, loss };
   std::uint64_t columns;
-  std::uint32_t squares;
-  std::uint32_t padding;
+  Term term;
+  float limit;
 };
 struct RowSumsOperand {
   enum : int { x, factor, shift, sum, count };

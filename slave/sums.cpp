@@ -1,6 +1,7 @@
 // Sums over rows and over lines, in double, compiled once per target by
 // Highway. The elements of a row are added to chains by their column, so that
 // every vector width adds in the same order.
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -32,29 +33,39 @@ HWY_INLINE VD load_wide(const typename Format::Element* at) {
   }
 }
 
-enum class Term { plain, square, product };
-
 // Terms is the terms of a row from some column on.
-template <class Format, Term kTerm>
+template <class Format, RowSumsArgs::Term kTerm>
 struct Terms {
   using Element = typename Format::Element;
   const Element* x;
   const Element* factor;
-  double shift;
+  double shift, limit;
 
   HWY_INLINE VD operator()(std::size_t i) const {
     const VD d = hn::Sub(load_wide<Format>(x + i), hn::Set(DD(), shift));
-    if constexpr (kTerm == Term::square) return hn::Mul(d, d);
-    if constexpr (kTerm == Term::product) {
+    if constexpr (kTerm == RowSumsArgs::square) return hn::Mul(d, d);
+    if constexpr (kTerm == RowSumsArgs::product) {
       return hn::Mul(d, load_wide<Format>(factor + i));
+    }
+    if constexpr (kTerm == RowSumsArgs::loss) {
+      const VD e = hn::Abs(hn::Sub(d, load_wide<Format>(factor + i)));
+      const VD most = hn::Set(DD(), limit);
+      const VD m = hn::IfThenElse(hn::Lt(most, e), most, e);
+      return hn::Mul(m, hn::Sub(e, hn::Mul(m, hn::Set(DD(), 0.5))));
     }
     return d;
   }
   double one(std::size_t i) const {
     const double d = static_cast<double>(Format::widen(x[i])) - shift;
-    if constexpr (kTerm == Term::square) return d * d;
-    if constexpr (kTerm == Term::product) {
+    if constexpr (kTerm == RowSumsArgs::square) return d * d;
+    if constexpr (kTerm == RowSumsArgs::product) {
       return d * static_cast<double>(Format::widen(factor[i]));
+    }
+    if constexpr (kTerm == RowSumsArgs::loss) {
+      const double e =
+          std::fabs(d - static_cast<double>(Format::widen(factor[i])));
+      const double m = limit < e ? limit : e;
+      return m * (e - 0.5 * m);
     }
     return d;
   }
@@ -77,7 +88,7 @@ HWY_INLINE void add_terms(const Terms& terms, std::size_t count,
   for (std::size_t i = whole; i < count; ++i) chains[i - whole] += terms.one(i);
 }
 
-template <class Format, Term kTerm>
+template <class Format, RowSumsArgs::Term kTerm>
 HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
   using At = RowSumsOperand;
   using Element = typename Format::Element;
@@ -91,8 +102,9 @@ HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
     if (part.first == 0) std::memset(chains, 0, sizeof(RowSumsState));
     const std::size_t at = i * part.columns;
     const Terms<Format, kTerm> terms{
-        x + at, kTerm == Term::product ? factor + at : nullptr,
-        shift == nullptr ? 0 : static_cast<double>(shift[i])};
+        x + at, factor == nullptr ? nullptr : factor + at,
+        shift == nullptr ? 0 : static_cast<double>(shift[i]),
+        static_cast<double>(args.limit)};
     add_terms(terms, part.columns, tile.prefetch_bytes, chains,
               std::make_index_sequence<kWideChains / kWideLanes>());
     if (part.is_last) sum[i] = tree_sum(DD(), chains, kWideChains);
@@ -102,12 +114,15 @@ HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
 template <class Format>
 HWY_INLINE void row_sums(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const RowSumsArgs*>(arguments);
-  if (tile.operands[RowSumsOperand::factor] != nullptr) {
-    sum_rows<Format, Term::product>(args, tile);
-  } else if (args.squares != 0) {
-    sum_rows<Format, Term::square>(args, tile);
-  } else {
-    sum_rows<Format, Term::plain>(args, tile);
+  switch (args.term) {
+    case RowSumsArgs::plain:
+      return sum_rows<Format, RowSumsArgs::plain>(args, tile);
+    case RowSumsArgs::square:
+      return sum_rows<Format, RowSumsArgs::square>(args, tile);
+    case RowSumsArgs::product:
+      return sum_rows<Format, RowSumsArgs::product>(args, tile);
+    case RowSumsArgs::loss:
+      return sum_rows<Format, RowSumsArgs::loss>(args, tile);
   }
 }
 

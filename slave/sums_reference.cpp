@@ -1,6 +1,8 @@
 // The scalar references of the sums over rows and lines, of affine functions of
 // rows and of those of two operands: the formulas of slave/row_args.h in plain
 // loops.
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "slave/pointwise_args.h"
@@ -30,10 +32,14 @@ void row_sums(const void* arguments, const Tile& tile, Result&) {
     std::vector<double> terms;
     for (std::size_t j = 0; j < args.columns; ++j) {
       const double d = static_cast<double>(Format::widen(x[j])) - shift;
-      terms.push_back(factor != nullptr
-                          ? d * static_cast<double>(Format::widen(factor[j]))
-                      : args.squares != 0 ? d * d
-                                          : d);
+      const double by =
+          factor == nullptr ? 0 : static_cast<double>(Format::widen(factor[j]));
+      const double e = std::fabs(d - by);
+      const double m = std::min(e, static_cast<double>(args.limit));
+      terms.push_back(args.term == RowSumsArgs::product  ? d * by
+                      : args.term == RowSumsArgs::square ? d * d
+                      : args.term == RowSumsArgs::loss   ? m * (e - 0.5 * m)
+                                                         : d);
     }
     static_cast<double*>(tile.operands[At::sum])[i] =
         chain_sum(terms.data(), terms.size(), kWideChains);
@@ -103,17 +109,36 @@ float pointwise_value(const PointwiseArgs& args, float x, float z) {
       return hard / 6;
     case A::leaky_relu:
       return 0 < x ? x : x * args.alpha;
+    case A::affine: {
+      const float product = x * args.alpha;
+      return product + args.beta;
+    }
     case A::product:
       return x * z;
     case A::sum: {
       const float first = x * args.alpha, second = z * args.beta;
       return first + second;
     }
-    default: {
-      const float d = x - z;
+    case A::difference: {
+      const float d = limited(x - z, -args.gamma, args.gamma);
       const float product = d * args.alpha;
       return product * args.beta;
     }
+    case A::loss: {
+      const float d = std::fabs(x - z);
+      const float m = args.gamma < d ? args.gamma : d;
+      const float rest = d - m * 0.5f;
+      const float product = m * rest;
+      return product * args.alpha;
+    }
+    case A::scaled_relu:
+      return 0 < x ? x : x * z;
+    case A::above:
+      return x <= args.alpha ? 0 : z;
+    case A::between:
+      return args.alpha < x && x < args.beta ? z * args.gamma : 0;
+    default:
+      return 0 < x ? z : z * args.alpha;
   }
 }
 

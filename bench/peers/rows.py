@@ -408,11 +408,7 @@ SLOW_OPERATORS = {
     "group_norm": ("float16: swamp", lambda x, w, b: F.group_norm(x, 8, w, b), IMAGES,
                    (64,), (64,)),
     "gelu": ("float16: swamp (backward)", F.gelu, TOKENS_BY_WIDTH),
-    "mv": ("swamp", torch.mv, TOKENS_BY_WIDTH, (768,)),
-    "outer": ("swamp", torch.outer, (512,), (768,)),
-    "dot": ("swamp (float16: with AMX-FP16)", torch.dot, (393216,), (393216,)),
     "argmax": (FLOAT32, lambda x: x.argmax(-1), TOKENS_BY_WIDTH),
-    "amax": ("PyTorch's of integers", lambda x: x.amax(-1), TOKENS_BY_WIDTH),
     "max_pool1d": (FLOAT32, lambda x: F.max_pool1d(x, 2), (8, 64, 512)),
     "grid_sample": (FLOAT32, lambda x, g: F.grid_sample(x, g / 3, align_corners=False),
                     IMAGES, (8, 28, 28, 2)),
@@ -421,16 +417,47 @@ SLOW_OPERATORS = {
     "unfold": (FLOAT32 + " (backward)", lambda x: F.unfold(x, 3, padding=1), IMAGES),
     "embedding_bag": (FLOAT32 + " (backward)", lambda w: F.embedding_bag(
         torch.arange(4096).view(8, 512) % 2048, w), (2048, 768)),
-    "mse_loss": ("swamp (backward)", F.mse_loss, TOKENS_BY_WIDTH, TOKENS_BY_WIDTH),
-    "index_add": ("swamp (forward)", lambda x, y: x.index_add(0, torch.arange(512).flip(0), y),
-                  TOKENS_BY_WIDTH, TOKENS_BY_WIDTH),
-    "scatter_add": ("swamp (forward)", lambda x, y: x.scatter_add(
-        0, torch.arange(512).flip(0).view(-1, 1).expand(512, 768), y), TOKENS_BY_WIDTH,
-        TOKENS_BY_WIDTH),
-    "clamp": ("swamp (forward)", lambda x: x.clamp(-0.5, 0.5), TOKENS_BY_WIDTH),
-    "hardswish": ("swamp (forward)", F.hardswish, TOKENS_BY_WIDTH),
-    "x + bias": ("swamp (forward)", torch.add, TOKENS_BY_WIDTH, (768,)),
 }
+SMALL, OURS, FORWARD = (96, 768), "swamp", "swamp (forward)"
+ROWS_BACK = torch.arange(96).flip(0)
+LOSSES = {"mse_loss": F.mse_loss, "smooth_l1_loss": F.smooth_l1_loss,
+          "huber_loss": F.huber_loss}
+# The same of operators that take a few operations, so fewer elements.
+SLOW_OPERATORS.update({
+    "clamp": (FORWARD, lambda x: x.clamp(-0.5, 0.5), SMALL),
+    "relu": (OURS, F.relu, SMALL),
+    "relu6, hardtanh": (OURS, F.relu6, SMALL),
+    "leaky_relu": (OURS, F.leaky_relu, SMALL),
+    "prelu": (FORWARD, F.prelu, (2, 64, 24, 24), (64,)),
+    "hardswish": (FORWARD, F.hardswish, SMALL),
+    "hardsigmoid": (OURS, F.hardsigmoid, SMALL),
+    "x + bias": (FORWARD, torch.add, SMALL, (768,)),
+    "x + y": (OURS, torch.add, SMALL, SMALL),
+    "x + 1": (OURS, lambda x: x + 1, SMALL),
+    "1 - x": (OURS, lambda x: 1 - x, SMALL),
+    "x * 0.5": (OURS, lambda x: x * 0.5, SMALL),
+    "x * y": (OURS, torch.mul, SMALL, SMALL),
+    "x * row": (OURS, torch.mul, SMALL, (768,)),
+    "x * column": (OURS, torch.mul, SMALL, (96, 1)),
+    "outer": (OURS, torch.outer, (96,), (768,)),
+    **{name: (OURS, call, SMALL, SMALL) for name, call in LOSSES.items()},
+    **{name + ", none": (FORWARD, functools.partial(call, reduction="none"), SMALL, SMALL)
+       for name, call in LOSSES.items()},
+    "binary_cross_entropy": (FLOAT32, lambda x, y: F.binary_cross_entropy(
+        x.sigmoid(), y.sigmoid()), SMALL, SMALL),
+    "index_add": (FORWARD, lambda x, y: x.index_add(0, ROWS_BACK, y), SMALL, SMALL),
+    "scatter_add": (FORWARD, lambda x, y: x.scatter_add(
+        0, ROWS_BACK.view(-1, 1).expand(SMALL), y), SMALL, SMALL),
+    "amax": ("PyTorch's of integers", lambda x: x.amax(-1), SMALL),
+    "amin": ("PyTorch's of integers", lambda x: x.amin(-1), SMALL),
+    "max of rows": (FLOAT32 + " (forward)", lambda x: x.max(-1).values, SMALL),
+    "var": (FLOAT32 + " (forward)", torch.var, SMALL),
+    "logsumexp": (FLOAT32 + " (forward)", lambda x: x.logsumexp(-1), SMALL),
+    "interpolate linear": (FLOAT32 + " (forward)", lambda x: F.interpolate(
+        x, scale_factor=2, mode="linear"), (2, 64, 512)),
+    "mv": (OURS, torch.mv, SMALL, (768,)),
+    "dot": ("swamp (float16: with AMX-FP16)", torch.dot, (73728,), (73728,)),
+})
 
 
 def slow_operators(options):

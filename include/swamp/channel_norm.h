@@ -27,8 +27,8 @@ struct SumShape {
   std::size_t inner = 1;  ///< elements of the dimensions after
 };
 
-/// sum adds up one dimension of an array, or of its product with another. Of no
-/// terms the sum is 0.
+/// sum adds up one dimension of an array, of its product with another, or of
+/// losses. Of no terms the sum is 0.
 ///
 /// @param x float16, bfloat16, float32 or float64 of outer * terms * inner
 ///   elements, [outer, terms, inner]
@@ -37,8 +37,11 @@ struct SumShape {
 /// @param machine where to run; null: the default machine
 /// @param factor the data of an array like x, by whose elements the terms are
 ///   multiplied, in double; may be x.data; needs an `inner` of 1; null: 1
+/// @param limit null, or with a factor, what makes the terms losses: m * (d -
+///   m / 2), where d is |x - factor| and m is min(d, *limit), in double
 SWAMP_API void sum(const Tensor& x, const SumShape& shape, double* sums,
-                   Machine* machine = nullptr, const void* factor = nullptr);
+                   Machine* machine = nullptr, const void* factor = nullptr,
+                   const float* limit = nullptr);
 
 /// ChannelShape divides the rows of a matrix, which are the positions of one
 /// channel of one image: row = image * channels + channel.

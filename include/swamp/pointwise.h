@@ -5,6 +5,8 @@
 #ifndef SWAMP_POINTWISE_H_
 #define SWAMP_POINTWISE_H_
 
+#include <limits>
+
 #include "swamp/export.h"
 #include "swamp/machine.h"
 #include "swamp/rows.h"
@@ -20,20 +22,29 @@ enum class Pointwise {
   hard_swish,    ///< x * clamp(x + 3, 0, 6) / 6
   hard_sigmoid,  ///< clamp(x + 3, 0, 6) / 6
   leaky_relu,    ///< x, or of numbers up to 0 x * alpha
+  affine,        ///< x * alpha + beta
   sum,           ///< x * alpha + z * beta
   product,       ///< x * z
-  difference     ///< ((x - z) * alpha) * beta
+  /// (d * alpha) * beta, where d is x - z limited to -gamma and gamma
+  difference,
+  /// (m * (d - m / 2)) * alpha, where d is |x - z| and m is min(d, gamma)
+  loss,
+  scaled_relu,    ///< x, or of numbers up to 0 x * z
+  above,          ///< z, or 0 if x is up to alpha
+  between,        ///< z * gamma if alpha < x and x < beta, otherwise 0
+  leaky_gradient  ///< z, or of x up to 0 and nan z * alpha
 };
 
 /// PointwiseOptions selects the function, and where z is: functions with z need
-/// exactly one of the three addresses, others none.
+/// exactly one of the addresses of matrix, row and values, others none.
 struct PointwiseOptions {
-  Pointwise function = Pointwise::sum;  ///< which
-  float alpha = 1;                      ///< not checked
-  float beta = 1;                       ///< not checked
-  const void* matrix = nullptr;         ///< the data of a matrix like x
-  const void* row = nullptr;            ///< a row like those of x, for all rows
-  const float* values = nullptr;        ///< a number for each row of x
+  Pointwise function = Pointwise::sum;                   ///< which
+  float alpha = 1;                                       ///< not checked
+  float beta = 1;                                        ///< not checked
+  float gamma = std::numeric_limits<float>::infinity();  ///< not checked
+  const void* matrix = nullptr;   ///< the data of a matrix like x
+  const void* row = nullptr;      ///< a row like those of x, for all rows
+  const float* values = nullptr;  ///< a number for each row of x
 };
 
 /// pointwise sets y = f(x, z).

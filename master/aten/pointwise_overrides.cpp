@@ -1,26 +1,39 @@
 // PyTorch's operators of each element that take a few operations, of 16 bits:
 // its own convert every vector there and back, and take up to twice as long as
-// those of float32. Both have the same bits: float32 inside, rounded once. The
-// gradient of mse_loss() is rounded once by swamp only.
+// those of float32. Both have the same bits: float32 inside, rounded once.
+// Losses of differences, and their gradients, are rounded once by swamp only;
+// the sum of losses is made of terms in double.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/ops/_prelu_kernel_cpu_dispatch.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/clamp_cpu_dispatch.h>
 #include <ATen/ops/clamp_max_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/hardsigmoid_backward_cpu_dispatch.h>
 #include <ATen/ops/hardsigmoid_cpu_dispatch.h>
 #include <ATen/ops/hardswish_cpu_dispatch.h>
+#include <ATen/ops/hardtanh_backward_cpu_dispatch.h>
 #include <ATen/ops/hardtanh_cpu_dispatch.h>
+#include <ATen/ops/huber_loss_backward_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/huber_loss_cpu_dispatch.h>
+#include <ATen/ops/leaky_relu_backward_cpu_dispatch.h>
 #include <ATen/ops/leaky_relu_cpu_dispatch.h>
 #include <ATen/ops/mse_loss_backward_cpu_dispatch.h>
+#include <ATen/ops/mse_loss_cpu_dispatch.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
 #include <ATen/ops/relu_cpu_dispatch.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/smooth_l1_loss_backward_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/smooth_l1_loss_cpu_dispatch.h>
 #include <ATen/ops/sub_cpu_dispatch.h>
+#include <ATen/ops/threshold_backward_cpu_dispatch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +45,7 @@
 #include "master/aten/checks.h"
 #include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
+#include "swamp/channel_norm.h"
 #include "swamp/pointwise.h"
 
 namespace swamp::aten {
@@ -49,6 +63,51 @@ bool is_taken(const Tensor& x) {
          is_aligned(address_of(x), 2);
 }
 
+// is_like() returns whether element i of a tensor belongs to that of x.
+bool is_like(const Tensor& tensor, const Tensor& x) {
+  return is_plain(tensor, x.scalar_type()) && tensor.sizes() == x.sizes() &&
+         has_order_of(tensor, x) && is_aligned(address_of(tensor), 2);
+}
+
+// number_of() returns the number that all elements of a tensor are, if it is
+// one number in memory that a float holds.
+std::optional<float> number_of(const Tensor& tensor) {
+  if (!is_plain(tensor, tensor.scalar_type()) || tensor.is_complex() ||
+      is_lazy(tensor) || tensor.numel() == 0) {
+    return {};
+  }
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) != 1 && tensor.stride(i) != 0) return {};
+  }
+  const double number = tensor.as_strided({}, {}).item().toDouble();
+  const double most =
+      at::isIntegralType(tensor.scalar_type(), true)
+          ? 0x1p53
+          : static_cast<double>(std::numeric_limits<float>::max());
+  if (std::isfinite(number) && std::fabs(number) > most) return {};
+  return static_cast<float>(number);
+}
+
+// as_floats() converts a number for each row.
+Tensor as_floats(const Tensor& values) {
+  const at::ScalarType type = values.scalar_type();
+  if (!values.is_contiguous() || !is_half(type)) {
+    return values.to(at::kFloat).contiguous();
+  }
+  const Tensor found =
+      at::empty(values.sizes(), values.options().dtype(at::kFloat));
+  auto* const to = static_cast<float*>(mutable_data(found));
+  const auto convert = [&](const auto* from) {
+    std::copy(from, from + values.numel(), to);
+  };
+  if (type == at::kHalf) {
+    convert(static_cast<const at::Half*>(const_data(values)));
+  } else {
+    convert(static_cast<const at::BFloat16*>(const_data(values)));
+  }
+  return found;
+}
+
 // Second is the other operand of a function, and its memory.
 struct Second {
   Tensor memory;
@@ -63,7 +122,7 @@ bool find_second(const Tensor& x, const Tensor& z, PointwiseOptions& options,
       !is_aligned(address_of(z), 2)) {
     return false;
   }
-  if (z.sizes() == x.sizes() && has_order_of(z, x)) {
+  if (is_like(z, x)) {
     second.memory = z;
     options.matrix = const_data(z);
     return true;
@@ -89,7 +148,7 @@ bool find_second(const Tensor& x, const Tensor& z, PointwiseOptions& options,
   if (take(true)) {
     Tensor values = all;
     for (std::int64_t d = i; d < x.dim(); ++d) values = values.select(i, 0);
-    second.memory = values.to(at::kFloat).contiguous();
+    second.memory = as_floats(values);
     options.values = static_cast<const float*>(const_data(second.memory));
   } else if (take(false)) {
     for (std::int64_t d = 0; d < i; ++d) {
@@ -198,16 +257,56 @@ struct HardTanh {
                                  const Scalar& high) {
     return Clamp::options(type, low, high);
   }
+  static OptionalOptions gradient(at::ScalarType, const Scalar& low,
+                                  const Scalar& high) {
+    if (low.isComplex() || high.isComplex()) return {};
+    return PointwiseOptions{Pointwise::between, low.to<float>(),
+                            high.to<float>(), 1};
+  }
 };
 struct Relu {
   static OptionalOptions options(at::ScalarType type) {
     return Clamp::options(type, Scalar(0), {});
   }
 };
+// The gradient of relu(), too.
+struct Threshold {
+  static OptionalOptions gradient(at::ScalarType, const Scalar& threshold) {
+    if (threshold.isComplex()) return {};
+    return PointwiseOptions{Pointwise::above, threshold.to<float>()};
+  }
+};
+struct HardSigmoid : Plain<Pointwise::hard_sigmoid> {
+  static OptionalOptions gradient(at::ScalarType) {
+    return PointwiseOptions{Pointwise::between, -3, 3, 1.0f / 6};
+  }
+};
 struct LeakyRelu {
   static OptionalOptions options(at::ScalarType, const Scalar& slope) {
     if (slope.isComplex()) return {};
     return PointwiseOptions{Pointwise::leaky_relu, slope.to<float>()};
+  }
+  static OptionalOptions gradient(at::ScalarType, const Scalar& slope, bool) {
+    if (slope.isComplex()) return {};
+    return PointwiseOptions{Pointwise::leaky_gradient, slope.to<float>()};
+  }
+};
+
+// Gradients are functions of x and of the incoming gradient, which is z.
+template <class Function, class... Args>
+struct Gradient {
+  template <Tensor (*kStock)(const Tensor&, const Tensor&, Args...)>
+  static Tensor value(const Tensor& grad, const Tensor& x, Args... args) {
+    OptionalOptions options;
+    if (is_taken(x) && is_like(grad, x)) {
+      options = Function::gradient(x.scalar_type(), args...);
+    }
+    if (!options) return kStock(grad, x, args...);
+    const Guard guard;
+    const Tensor y = result_of(x);
+    options->matrix = const_data(grad);
+    run(x, y, *options);
+    return y;
   }
 };
 
@@ -233,8 +332,7 @@ std::optional<Tensor> outer(const Tensor& row, const Tensor& column,
   }
   std::vector<std::int64_t> sizes = column.sizes().vec();
   sizes.back() = row.numel();
-  const Tensor y = at::empty(sizes, row.options()),
-               values = column.to(at::kFloat).contiguous();
+  const Tensor y = at::empty(sizes, row.options()), values = as_floats(column);
   void* const to = mutable_data(y);
   options.row = const_data(row);
   options.values = static_cast<const float*>(const_data(values));
@@ -248,11 +346,49 @@ std::optional<Tensor> outer(const Tensor& row, const Tensor& column,
   return y;
 }
 
+// set_number() sets the function of x alone that a sum with a number, or a
+// product, is; it returns false if z is no number. PyTorch rounds that of a sum
+// to the dtype, and refuses one beyond it.
+bool set_number(const Tensor& x, const Tensor& z, PointwiseOptions& options) {
+  const bool is_sum = options.function == Pointwise::sum;
+  if (z.dim() != 0 || (!is_sum && options.function != Pointwise::product)) {
+    return false;
+  }
+  const std::optional<float> number = number_of(z);
+  if (!number) return false;
+  options.function = Pointwise::affine;
+  if (is_sum) {
+    const float rounded = x.scalar_type() == at::kHalf
+                              ? float{at::Half(*number)}
+                              : float{at::BFloat16(*number)};
+    if (std::isinf(rounded) && !std::isinf(*number)) return false;
+    options.beta *= rounded;
+  } else {
+    options.alpha = *number;
+    options.beta = -0.0f;
+  }
+  return true;
+}
+
+// with_second() is a function of x and z in the shape of x; nothing if it stays
+// PyTorch's.
+std::optional<Tensor> with_second(const Tensor& x, const Tensor& z,
+                                  PointwiseOptions options) {
+  Second second;
+  if (!is_taken(x) ||
+      (!set_number(x, z, options) && !find_second(x, z, options, second))) {
+    return {};
+  }
+  const Tensor y = result_of(x);
+  run(x, y, options, second.columns);
+  return y;
+}
+
 // binary() returns nothing if a function stays PyTorch's. One of the operands
 // has the shape of the result, or they are a row and a column.
 std::optional<Tensor> binary(const Tensor& a, const Tensor& b,
                              PointwiseOptions options) {
-  if (!is_half(a.scalar_type())) return {};
+  if (!is_half(a.scalar_type()) && !is_half(b.scalar_type())) return {};
   const Guard guard;
   const bool is_first = a.numel() >= b.numel();
   if (!a.is_same_size(b) && a.dim() > 1 && a.size(-1) == 1) {
@@ -261,21 +397,17 @@ std::optional<Tensor> binary(const Tensor& a, const Tensor& b,
   if (!a.is_same_size(b) && b.dim() > 1 && b.size(-1) == 1) {
     if (auto y = outer(a, b, options)) return y;
   }
-  const Tensor &x = is_first ? a : b, &z = is_first ? b : a;
-  if (!is_taken(x)) return {};
-  if (!is_first) options = swapped(options);
-  Second second;
-  if (!find_second(x, z, options, second)) return {};
-  const Tensor y = result_of(x);
-  run(x, y, options, second.columns);
-  return y;
+  return is_first ? with_second(a, b, options)
+                  : with_second(b, a, swapped(options));
 }
 
 bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
   if (!is_taken(x)) return false;
   const Guard guard;
   Second second;
-  if (!find_second(x, z, options, second)) return false;
+  if (!set_number(x, z, options) && !find_second(x, z, options, second)) {
+    return false;
+  }
   at::assert_no_partial_overlap(x, z);
   run(x, x, options, second.columns);
   return true;
@@ -298,35 +430,104 @@ Tensor& sum_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   return kStock(a, b, alpha);
 }
 
-// The gradient of a loss that is one number. That of other losses is PyTorch's
-// float32 kernel, unless copies would take longer, as new pages of memory.
-Tensor mse_loss_backward(const Tensor& grad, const Tensor& x,
-                         const Tensor& target, std::int64_t reduction) {
-  const auto stock = [&](const auto& convert) {
-    return at::cpu::mse_loss_backward(convert(grad), convert(x),
-                                      convert(target), reduction);
-  };
-  const at::ScalarType type = x.scalar_type();
-  if (is_taken(x) && is_plain(grad, type) && is_plain(target, type) &&
-      target.sizes() == x.sizes()) {
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  if (is_taken(x)) {
     const Guard guard;
-    if (grad.dim() == 0) {
-      const double factor = reduction == at::Reduction::Mean
-                                ? 2.0 / static_cast<double>(x.numel())
-                                : 2.0;
-      const auto found =
-          binary(x, target,
-                 {Pointwise::difference, static_cast<float>(factor),
-                  grad.item<float>()});
-      if (found) return *found;
-    }
-    if (type == at::kBFloat16 && x.numel() <= kMostElements) {
-      return stock([](const Tensor& one) { return one.to(at::kFloat); })
-          .to(type);
-    }
+    if (auto y = with_second(x, weight, {Pointwise::scaled_relu})) return *y;
   }
-  return stock([](const Tensor& one) -> const Tensor& { return one; });
+  return at::cpu::_prelu_kernel(x, weight);
 }
+
+// ---- Losses of differences: see Pointwise::loss. Function::of() has the
+// arguments, and returns nothing for those that stay PyTorch's.
+
+struct DifferenceLoss {
+  double scale;
+  float limit;
+};
+using OptionalLoss = std::optional<DifferenceLoss>;
+
+OptionalLoss loss_of(double limit, bool is_divided) {
+  if (!(limit > 1e-30 && limit < 1e30)) return {};
+  return DifferenceLoss{is_divided ? 1 / limit : 1, static_cast<float>(limit)};
+}
+struct Mse {
+  static OptionalLoss of() {
+    return DifferenceLoss{2, std::numeric_limits<float>::infinity()};
+  }
+};
+struct Huber {
+  static OptionalLoss of(double delta) { return loss_of(delta, false); }
+};
+struct SmoothL1 {
+  static OptionalLoss of(double beta) { return loss_of(beta, true); }
+};
+
+template <class Function, class... Args>
+struct Losses {
+  template <Tensor (*kStock)(const Tensor&, const Tensor&, std::int64_t,
+                             Args...)>
+  static Tensor value(const Tensor& x, const Tensor& target,
+                      std::int64_t reduction, Args... args) {
+    const OptionalLoss loss = loss_for(x, target, args...);
+    if (!loss) return kStock(x, target, reduction, args...);
+    const Guard guard;
+    // The loss of an infinite difference is not nan.
+    const float limit =
+        std::min(loss->limit, std::numeric_limits<float>::max());
+    if (reduction == at::Reduction::None) {
+      PointwiseOptions options{Pointwise::loss, static_cast<float>(loss->scale),
+                               1, limit, const_data(target)};
+      const Tensor y = result_of(x);
+      run(x, y, options);
+      return y;
+    }
+    double sum = 0;
+    const auto count = static_cast<std::size_t>(x.numel());
+    translated([&] {
+      swamp::sum({const_cast<void*>(const_data(x)), count,
+                  *scalar_type(x.scalar_type())},
+                 {1, count, 1}, &sum, nullptr, const_data(target), &limit);
+    });
+    return at::scalar_tensor(sum * scale_of(*loss, x, reduction), x.options());
+  }
+  // The incoming gradient is one number; of another one it is PyTorch's, whose
+  // result is contiguous.
+  template <Tensor (*kStock)(const Tensor&, const Tensor&, const Tensor&,
+                             std::int64_t, Args...)>
+  static Tensor gradient(const Tensor& grad, const Tensor& x,
+                         const Tensor& target, std::int64_t reduction,
+                         Args... args) {
+    const Guard guard;
+    const OptionalLoss loss = loss_for(x, target, args...);
+    std::optional<float> number;
+    if (loss && x.is_contiguous() && is_plain(grad, x.scalar_type())) {
+      number = number_of(grad);
+    }
+    if (number) {
+      const Tensor y = result_of(x);
+      run(x, y,
+          {Pointwise::difference,
+           static_cast<float>(scale_of(*loss, x, reduction)), *number,
+           loss->limit, const_data(target)});
+      return y;
+    }
+    return kStock(grad, x, target, reduction, args...);
+  }
+
+ private:
+  static OptionalLoss loss_for(const Tensor& x, const Tensor& target,
+                               Args... args) {
+    if (!is_taken(x) || !is_like(target, x)) return {};
+    return Function::of(args...);
+  }
+  static double scale_of(const DifferenceLoss& loss, const Tensor& x,
+                         std::int64_t reduction) {
+    return reduction == at::Reduction::Mean
+               ? loss.scale / static_cast<double>(x.numel())
+               : loss.scale;
+  }
+};
 
 }  // namespace
 
@@ -362,7 +563,7 @@ void register_pointwise(torch::Library& library) {
   using AnyRelu = Unary<Relu>;
   using AnyLeakyRelu = Unary<LeakyRelu, const Scalar&>;
   using HardSwish = Unary<Plain<Pointwise::hard_swish>>;
-  using HardSigmoid = Unary<Plain<Pointwise::hard_sigmoid>>;
+  using AnyHardSigmoid = Unary<HardSigmoid>;
   SWAMP_OVERRIDE(AnyClamp, clamp);
   SWAMP_OVERRIDE(AnyClampMin, clamp_min);
   SWAMP_OVERRIDE(AnyClampMax, clamp_max);
@@ -370,9 +571,29 @@ void register_pointwise(torch::Library& library) {
   SWAMP_OVERRIDE(AnyRelu, relu);
   SWAMP_OVERRIDE(AnyLeakyRelu, leaky_relu);
   SWAMP_OVERRIDE(HardSwish, hardswish);
-  SWAMP_OVERRIDE(HardSigmoid, hardsigmoid);
+  SWAMP_OVERRIDE(AnyHardSigmoid, hardsigmoid);
 #undef SWAMP_OVERRIDE
-  library.impl("mse_loss_backward", &mse_loss_backward);
+#define SWAMP_OVERRIDE_GRADIENT(Type, name) \
+  library.impl(#name "_backward", &Type::value<&at::cpu::name##_backward>)
+  using ThresholdGradient = Gradient<Threshold, const Scalar&>;
+  using HardTanhGradient = Gradient<HardTanh, const Scalar&, const Scalar&>;
+  using HardSigmoidGradient = Gradient<HardSigmoid>;
+  using LeakyReluGradient = Gradient<LeakyRelu, const Scalar&, bool>;
+  SWAMP_OVERRIDE_GRADIENT(ThresholdGradient, threshold);
+  SWAMP_OVERRIDE_GRADIENT(HardTanhGradient, hardtanh);
+  SWAMP_OVERRIDE_GRADIENT(HardSigmoidGradient, hardsigmoid);
+  SWAMP_OVERRIDE_GRADIENT(LeakyReluGradient, leaky_relu);
+#undef SWAMP_OVERRIDE_GRADIENT
+  library.impl("_prelu_kernel", &prelu);
+#define SWAMP_OVERRIDE_LOSS(Type, name, stock)       \
+  library.impl(#name, &Type::value<&at::cpu::name>); \
+  library.impl(#name "_backward", &Type::gradient<&at::stock::name##_backward>)
+  using HuberLoss = Losses<Huber, double>;
+  using SmoothL1Loss = Losses<SmoothL1, double>;
+  SWAMP_OVERRIDE_LOSS(Losses<Mse>, mse_loss, cpu);
+  SWAMP_OVERRIDE_LOSS(HuberLoss, huber_loss, compositeexplicitautograd);
+  SWAMP_OVERRIDE_LOSS(SmoothL1Loss, smooth_l1_loss, compositeexplicitautograd);
+#undef SWAMP_OVERRIDE_LOSS
 }
 
 }  // namespace swamp::aten

@@ -181,16 +181,21 @@ void run_wide(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                          1, kSliceElements / (x.numel() / size));
   const at::Tensor wide = at::empty_like(x.narrow(*dimension, 0, most),
                                          x.options().dtype(at::kFloat));
-  std::vector<at::Tensor> results;
+  std::vector<std::vector<at::Tensor>> results(op.schema().returns().size());
   for (std::int64_t i = 0; i < size; i += most) {
     const std::int64_t count = std::min(most, size - i);
     const at::Tensor slice = wide.narrow(*dimension, 0, count);
     arguments[0] = slice.copy_(x.narrow(*dimension, i, count));
-    results.push_back(run(arguments)[0].toTensor());
+    const Stack found = run(arguments);
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      results[k].push_back(found[k].toTensor());
+    }
   }
-  // Dimensions before it are reduced.
-  const std::int64_t kept = results[0].dim() == x.dim() ? *dimension : 0;
-  stack->emplace_back(at::cat(results, kept));
+  for (const std::vector<at::Tensor>& slices : results) {
+    // Dimensions before it are reduced.
+    const std::int64_t kept = slices[0].dim() == x.dim() ? *dimension : 0;
+    stack->emplace_back(at::cat(slices, kept));
+  }
 }
 
 class Kernel final : public c10::OperatorKernel {
@@ -354,8 +359,10 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
     const auto warned = std::make_shared<std::atomic<std::int64_t>>(0);
     const auto add = [&](const std::string& name) {
       if (!added.insert(name).second) return;
+      Row one = row;
+      if (name != whole) one.widened = 0;
       m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
-                               std::make_unique<Kernel>(row, warned)));
+                               std::make_unique<Kernel>(one, warned)));
     };
     const auto add_if_it_exists = [&](const std::string& name,
                                       const std::string& overload) {
@@ -371,7 +378,8 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
                       overload =
                           dot == whole.size() ? "" : whole.substr(dot + 1);
     add_if_it_exists(name + "_", overload);
-    if (row.widened != 0) return;
+    // The form that writes to `out` stays of 16 bits.
+    if (row.types == 0) return;
     for (const char* out : {"out", "grad_input", "output"}) {
       if (overload.empty() || !add_if_it_exists(name, overload + "_" + out)) {
         add_if_it_exists(name, out);

@@ -65,10 +65,10 @@ constexpr Row kRows[] = {
     {"sum.dim_IntList", kWide, Depends::kThreads},
     {"sum.IntList_out", kWide, Depends::kThreads},  // mean() calls it
     {"nansum", kDouble, Depends::kThreads},
-    {"var.correction", kWide, Depends::kThreads},
-    {"std.correction", kWide, Depends::kThreads},
-    {"var_mean.correction", kWide, Depends::kThreads},
-    {"std_mean.correction", kWide, Depends::kThreads},
+    {"var.correction", kWide, Depends::kThreads, k16Bits},
+    {"std.correction", kWide, Depends::kThreads, k16Bits},
+    {"var_mean.correction", kWide, Depends::kThreads, k16Bits},
+    {"std_mean.correction", kWide, Depends::kThreads, k16Bits},
     {"histogram.bin_ct", kAll, Depends::kThreads},
     {"histogram.bins_tensor", kAll, Depends::kThreads},
     {"_histogramdd_from_bin_cts", kAll, Depends::kThreads},
@@ -135,7 +135,7 @@ constexpr Row kRows[] = {
     {"_fft_c2r", kComplex, Depends::kCpuAndThreads},
     {"_fft_c2c", kComplex, Depends::kCpuAndThreads},
     {"addr", kFloats, Depends::kCpuAndThreads},
-    {"upsample_linear1d", kFloats, Depends::kCpu},
+    {"upsample_linear1d", kFloats, Depends::kCpu, k16Bits},
     {"upsample_linear1d_backward", kAll, Depends::kCpu},
     {"upsample_bilinear2d", kAll, Depends::kCpu},
     {"upsample_bilinear2d_backward", kAll, Depends::kCpu},
@@ -153,6 +153,11 @@ constexpr Row kRows[] = {
     widened("amin", k16Bits, Copies::kSmallest),
     widened("argmax", k16Bits, Copies::kReduced),
     widened("argmin", k16Bits, Copies::kReduced),
+    widened("max.dim", k16Bits, Copies::kReduced),
+    widened("min.dim", k16Bits, Copies::kReduced),
+    widened("logsumexp", k16Bits),
+    {"binary_cross_entropy", kWide, Depends::kCpuAndThreads, k16Bits},
+    widened("binary_cross_entropy_backward", k16Bits),
     widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()
     {"_embedding_bag_dense_backward", kAll, Depends::kCpu, k16Bits},
     widened("grid_sampler_3d", k16Bits),
@@ -207,8 +212,7 @@ constexpr Names kNames[] = {
      "native_batch_norm native_batch_norm_backward "
      "_scaled_dot_product_flash_attention_for_cpu "
      "_scaled_dot_product_flash_attention_for_cpu_backward baddbmm addbmm dot "
-     "vdot convolution convolution_backward _ctc_loss _ctc_loss_backward "
-     "binary_cross_entropy"},
+     "vdot convolution convolution_backward _ctc_loss _ctc_loss_backward"},
     {kComplex,
      "reciprocal addcmul lerp.Scalar lerp.Tensor addcdiv angle cumprod"},
 };

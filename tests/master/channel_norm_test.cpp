@@ -21,7 +21,7 @@ Real real(const Values& values, std::size_t i) {
 }
 
 // Sums of one chunk and of many, of neighbours and of lines, and sums of sums;
-// of numbers, squares and products.
+// of numbers, squares, products and losses.
 TEST(ChannelNorm, Sum) {
   const SumShape shapes[] = {{1, 1, 1},     {3, 17, 1},    {2, 8192, 1},
                              {2, 8193, 1},  {1, 70001, 1}, {1, 300, 7},
@@ -38,20 +38,28 @@ TEST(ChannelNorm, Sum) {
                    ? Real{reinterpret_cast<const double*>(of.memory.data())[i]}
                    : real(of, i);
       };
-      for (const Values* by :
-           {static_cast<const Values*>(nullptr), &x, &other}) {
+      const float most = 0.75f;
+      const std::pair<const Values*, const float*> kinds[] = {
+          {nullptr, nullptr},
+          {&x, nullptr},
+          {&other, nullptr},
+          {&other, &most}};
+      for (const auto& [by, limit] : kinds) {
         if (by != nullptr && shape.inner != 1) continue;
         std::vector<double> sums(results, -1);
         sum({x.matrix.data, count, type}, shape, sums.data(), nullptr,
-            by == nullptr ? nullptr : by->matrix.data);
+            by == nullptr ? nullptr : by->matrix.data, limit);
         for (std::size_t k = 0; k < results; ++k) {
           Real expected = 0, size = 0;
           for (std::size_t t = 0; t < shape.terms; ++t) {
             const std::size_t i =
                 (k / shape.inner * shape.terms + t) * shape.inner +
                 k % shape.inner;
+            const Real factor = by == nullptr ? 1 : value_of(*by, i);
+            const Real d = std::fabs(value_of(x, i) - factor);
+            const Real m = std::min(d, Real{most});
             const Real value =
-                value_of(x, i) * (by == nullptr ? 1 : value_of(*by, i));
+                limit == nullptr ? value_of(x, i) * factor : m * (d - m / 2);
             expected += value;
             size += std::fabs(value);
           }
@@ -205,6 +213,7 @@ TEST(ChannelNorm, Errors) {
     channel_statistics(x.matrix, shape, 0, mean, nullptr, v);
   };
   const Tensor all{x.matrix.data, 24, kFloat16};
+  const float limit = 1;
   expect_refused({
       {[&] {
          sum(all, {2, 3, 5}, sums.data());
@@ -218,6 +227,10 @@ TEST(ChannelNorm, Errors) {
          sum(all, {2, 3, 4}, sums.data(), nullptr, all.data);
        },
        "shape.inner: got 4, expected 1, because there is a factor"},
+      {[&] {
+         sum(all, {1, 24, 1}, sums.data(), nullptr, nullptr, &limit);
+       },
+       "limit: got an address, expected null, because there is no factor"},
       {[&] {
          sum(all, {1, 24, 1}, nullptr);
        },

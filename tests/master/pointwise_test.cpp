@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "row_values.h"
@@ -14,6 +15,7 @@ namespace swamp::test {
 namespace {
 
 float formula(const PointwiseOptions& o, float x, float z) {
+  const float d = std::min(std::max(x - z, -o.gamma), o.gamma);
   const float hard = std::min(std::max(x + 3, 0.0f), 6.0f);
   switch (o.function) {
     case Pointwise::clamp:
@@ -24,18 +26,30 @@ float formula(const PointwiseOptions& o, float x, float z) {
       return hard / 6;
     case Pointwise::leaky_relu:
       return x > 0 ? x : x * o.alpha;
+    case Pointwise::affine:
+      return x * o.alpha + o.beta;
     case Pointwise::sum:
       return x * o.alpha + z * o.beta;
     case Pointwise::product:
       return x * z;
+    case Pointwise::difference:
+      return d * o.alpha * o.beta;
+    case Pointwise::loss:
+      return std::abs(d) * (std::abs(x - z) - std::abs(d) / 2) * o.alpha;
+    case Pointwise::scaled_relu:
+      return x > 0 ? x : x * z;
+    case Pointwise::above:
+      return x > o.alpha ? z : 0;
+    case Pointwise::between:
+      return o.alpha < x && x < o.beta ? z * o.gamma : 0;
     default:
-      return (x - z) * o.alpha * o.beta;
+      return x > 0 ? z : z * o.alpha;
   }
 }
 
 TEST(Pointwise, Formulas) {
   for (const ScalarType type : {kFloat16, kBFloat16}) {
-    for (int f = 0; f <= static_cast<int>(Pointwise::difference); ++f) {
+    for (int f = 0; f <= static_cast<int>(Pointwise::leaky_gradient); ++f) {
       for (const std::size_t columns : {1u, 7u, 33u, 300u}) {
         const std::size_t rows = 5;
         const Values x(rows, columns, type, columns),
@@ -44,7 +58,8 @@ TEST(Pointwise, Formulas) {
         for (std::size_t i = 0; i < rows; ++i) {
           values[i] = 0.3f - static_cast<float>(i);
         }
-        PointwiseOptions options{static_cast<Pointwise>(f), -0.5f, 0.75f};
+        PointwiseOptions options{static_cast<Pointwise>(f), -0.5f, 0.75f,
+                                 0.625f};
         const bool has_second = options.function >= Pointwise::sum;
         for (int where = 0; where < (has_second ? 3 : 1); ++where) {
           if (has_second) {
@@ -85,8 +100,8 @@ TEST(Pointwise, Errors) {
        "x.dtype: got 2 (float32), expected", SWAMP_UNSUPPORTED},
       {[&] { pointwise(x.matrix, other.matrix, clamp); },
        "y.columns: got 7, expected 6 (as 'x' has)"},
-      {[&] { pointwise(x.matrix, y.matrix, {static_cast<Pointwise>(7)}); },
-       "options.function: got 7, expected one of Pointwise"},
+      {[&] { pointwise(x.matrix, y.matrix, {static_cast<Pointwise>(13)}); },
+       "options.function: got 13, expected one of Pointwise"},
       {[&] { pointwise(x.matrix, y.matrix, {Pointwise::sum}); },
        "options: got 0 of matrix, row and values, expected 1 with this"},
       {[&] { pointwise(x.matrix, y.matrix, two); },

@@ -164,7 +164,8 @@ void gates_with_gaps(SeededCall& c, std::size_t variant) {
 // The second operand is a matrix, in place, then a row, then a number for each
 // row.
 void pointwise_functions(SeededCall& c, std::size_t variant) {
-  PointwiseOptions options{static_cast<Pointwise>(variant), -0.5f, 0.75f};
+  PointwiseOptions options{static_cast<Pointwise>(variant), -0.5f, 0.75f,
+                           0.625f};
   const ScalarType type = c.dtype == kFloat32 ? kFloat16 : c.dtype;
   const std::size_t rows = c.size(cli::kSizeRows),
                     columns = c.size(cli::kSizeColumns);
@@ -204,6 +205,10 @@ void channel_rows(SeededCall& c, std::size_t variant) {
     sums += x.rows;
   }
   sum(all, {1, x.rows, x.columns}, sums, c.machine);
+  c.next_call();
+  const float limit = 0.75f;
+  sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
+      gradient.data, &limit);
   c.next_call();
   ChannelShape shape{x.rows % 3 == 0 ? x.rows / 3 : x.rows, 0};
   if (variant == 1) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
@@ -356,7 +361,7 @@ std::vector<OptionRow> row_options() {
       // How matrices are divided does not depend on the function.
       {"activation", cli::kOfMatrix, 17, activations, 1},
       {"gates_with_gaps", cli::kOfMatrix, 17, gates_with_gaps, 1},
-      {"pointwise", cli::kOfMatrix, 7, pointwise_functions, 1},
+      {"pointwise", cli::kOfMatrix, 13, pointwise_functions, 1},
       {"channel_norm", cli::kOfMatrix, 3, channel_rows},
       {"moe_rows", cli::kOfTokens, 2, moe_rows},
       {"moe_choices", cli::kOfChoices, 4, moe_choices, 1},

@@ -100,6 +100,14 @@ CALLS = [
     ("relu", F.relu, WIDE),
     ("relu_", lambda x: F.relu(x.clone(), inplace=True), WIDE),
     ("leaky_relu", lambda x: F.leaky_relu(x, 0.3), WIDE),
+    ("hardtanh", lambda x: F.hardtanh(x, -0.3, 0.7), WIDE),
+    ("prelu", F.prelu, [(2, 3, 40, 40), (3,)]),
+    *((f"{name} {reduction}", lambda x, y, call=call, reduction=reduction: call(
+        x, y, reduction), 2 * WIDE) for reduction in ("mean", "none", "sum")
+      for name, call in (
+          ("mse_loss", lambda x, y, r: F.mse_loss(x, y, reduction=r)),
+          ("huber_loss", lambda x, y, r: F.huber_loss(x, y, reduction=r, delta=0.7)),
+          ("smooth_l1_loss", lambda x, y, r: F.smooth_l1_loss(x, y, reduction=r)))),
     ("hardswish", lambda x: F.hardswish(4 * x), WIDE),
     ("hardsigmoid", lambda x: F.hardsigmoid(4 * x), WIDE),
     ("add", torch.add, [*WIDE, (1000,)]),
@@ -114,6 +122,8 @@ CALLS = [
     ("mul of a column", torch.mul, [(2, 30, 1), (1, 500)]),
     ("sub of a column", torch.sub, [(500,), (2, 30, 1)]),
     ("mul_", lambda x, y: x.clone().mul_(y), [*WIDE, (1000,)]),
+    ("mul of a number", lambda x: 0.3 * x, WIDE),
+    ("sub from a number", lambda x: 1 - x, WIDE),
     ("index_add", lambda x, y: x.index_add(0, torch.arange(y.shape[0]) % 4, y),
      [(8, 100), (60, 100)]),
     ("index_add_", lambda x, y: x.clone().index_add_(-3, torch.arange(y.shape[0]) % 4, y),

@@ -368,11 +368,12 @@ TRANSFORMS = {
 
 # PyTorch has no forward derivative of its attention, of grid_sample and of 16-bit glu, no
 # second one of attention and hardsigmoid, and no DTensors of logsigmoid, of gradients of
-# three others, and convolutions that are not distributed by image.
+# four others, and convolutions that are not distributed by image.
 REFUSED = {("DTensor", "conv2d"), ("DTensor", "conv_transpose1d"),
            ("DTensor", "logsigmoid"), ("create_graph", "attention"),
            ("create_graph", "hardsigmoid"), ("hessian", "hardsigmoid"),
-           *(("DTensor", operator) for operator in ("hardsigmoid", "hardswish", "relu6")),
+           *(("DTensor", operator) for operator in (
+               "hardsigmoid", "hardswish", "hardtanh", "relu6")),
            *((transform, operator) for operator in ("attention", "grid_sample")
              for transform in ("jvp", "jacfwd", "hessian", "forward AD")),
            *((transform, "glu") for transform in (

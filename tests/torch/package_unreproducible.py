@@ -263,6 +263,13 @@ OF_COMPLEX = {
 }
 IDS = torch.arange(300) % 50
 PAIR = [3, 3], [1, 1], [1, 1], [1, 1]
+
+
+def unit(dtype, **how):
+    """Numbers from 0 to 1."""
+    return randn(65, 70, **how).sigmoid().to(dtype)
+
+
 # operator: its arguments; tuples are the shapes of tensors. Those of 16 bits are computed
 # in float32.
 WIDENED = {
@@ -270,6 +277,15 @@ WIDENED = {
     "amin": [(65, 7, 10), [0, 2], True],
     "argmax": [(65, 70), -1],
     "argmin": [(65, 70)],
+    "max.dim": [(65, 70), -1],
+    "min.dim": [(65, 7, 10), 0, True],
+    "logsumexp": [(65, 7, 10), [0, 2]],
+    **{name + ".correction": [(65, 7, 10), dims] for name in ("std", "var_mean", "std_mean")
+       for dims in ([1],)},
+    "var.correction": [(65, 70), None],
+    "upsample_linear1d": [(3, 20, 70), [140], False],
+    "binary_cross_entropy": [unit, unit],
+    "binary_cross_entropy_backward": [(), unit, unit],
     "col2im": [(2, 27, 81), [9, 9], *PAIR],
     "_embedding_bag_dense_backward": [
         (60, 90), IDS, torch.arange(300) // 5, torch.full((60,), 5),
@@ -286,6 +302,8 @@ SLICED = [
     ("argmax", [(3, 700, 520), 2]),
     ("argmax", [(700, 1600), 0]),
     ("argmin", [(3, 700, 520), -3, True]),
+    ("max.dim", [(700, 1600), 0]),
+    ("min.dim", [(3, 700, 520), 1, True]),
     ("col2im", [(7, 27, 6561), [81, 81], *PAIR]),
 ]
 
@@ -424,7 +442,8 @@ def messages(call):
 
 def tensors_of(arguments, dtype, layout="rows", rows=None):
     """The arguments of a row of WIDENED; with `rows`, that many of the tensors."""
-    return [one if not isinstance(one, tuple)
+    return [one(dtype=dtype, layout=layout, seed=i)[:rows] if callable(one)
+            else one if not isinstance(one, tuple)
             else randn(dtype=dtype) if not one
             else randn(*one, dtype=dtype, layout=layout, seed=i)[:rows]
             for i, one in enumerate(arguments)]
@@ -433,7 +452,7 @@ def tensors_of(arguments, dtype, layout="rows", rows=None):
 def results(name, arguments, **switches):
     """What an operator returns, or its error."""
     swamp_torch.enable(unreproducible="ignore", **switches)
-    found = caught(lambda: getattr(torch.ops.aten, name)(*arguments))
+    found = caught(lambda: getattr(torch.ops.aten, name.split(".")[0])(*arguments))
     return [found] if isinstance(found, torch.Tensor) else list(found)
 
 
@@ -459,7 +478,7 @@ class Widened(TestCase):
                                     and x.dtype == dtype else x for x in ours]))]
                     for switch in ("half_precision", "reproducible"):
                         depends = switch == "reproducible" and (
-                            "2d" in name or "bag" in name)  # on the CPU
+                            "2d" in name or "1d" in name or "bag" in name)  # on the CPU
                         self.assert_results(results(name, ours, **{switch: True}),
                                             stock if depends else expected,
                                             (name, dtype, layout, switch))

@@ -53,13 +53,18 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             bfloat16, ``pow`` with the exponents 3 and -2, and of float16 with 2, -1 and
             -0.5 (0.5 is PyTorch's ``sqrt``), ``rsqrt``, ``group_norm`` and ``norm`` of
             order 2 over the last dimensions (so ``normalize`` and
-            ``cosine_similarity``). PyTorch's in float32, rounded once, are ``nll_loss``
+            ``cosine_similarity``); and, of 4096 elements and more, sums, differences and
+            products of two tensors or with a number, ``clamp``, ``prelu``,
+            ``hardswish``; ``relu``, ``hardtanh``, ``leaky_relu``, ``hardsigmoid``,
+            ``mse_loss``, ``huber_loss`` and ``smooth_l1_loss`` with their gradients (of
+            losses by one number). PyTorch's in float32, rounded once, are ``nll_loss``
             and ``cross_entropy`` of class probabilities, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
+            ``max`` and ``min`` along a dimension, ``logsumexp``, ``var``, ``std``,
+            ``binary_cross_entropy`` and its gradient, linear ``interpolate``,
             ``grid_sample`` and its gradient, ``max_pool1d`` without
-            one, and the gradients of ``unfold`` (so ``fold``), ``embedding_bag`` and, in
-            bfloat16 and of at most 4 million elements, ``mse_loss``. ``amax`` and
-            ``amin`` of as many are PyTorch's of the bits as integers.
+            one, and the gradients of ``unfold`` (so ``fold``) and ``embedding_bag``.
+            ``amax`` and ``amin`` of as many are PyTorch's of the bits as integers.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
