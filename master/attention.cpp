@@ -1,8 +1,8 @@
 // Attention without a matrix of scores. The queries of every head are divided
-// into panels of rows ("lanes"), which are packed for the kernels. Keys and
-// values stream past each panel; its state (maximum, sum, output) is a partial
-// result, which a last launch turns into rows. The size of a panel follows from
-// LDM and does not change the bits. The kernels and their formulas are in
+// into panels of rows ("lanes"), which a slave packs. Keys and values stream
+// past each panel; its state (maximum, sum, output) is a partial result, which
+// a last launch turns into rows. The size of a panel follows from LDM and does
+// not change the bits. The kernels and their formulas are in
 // slave/attention_args.h.
 //
 // The caller keeps one float32 number for the log-sum-exp of a query. Backward
@@ -91,22 +91,23 @@ struct AttentionForward : Attention {
 
   explicit AttentionForward(const Attention& call) : Attention(call) {}
 
-  // attention_operation() streams keys and values past a panel of queries.
-  Operation attention_operation() const {
+  // attention_operations() stream keys and values past a panel of queries.
+  PanelOperations attention_operations() const {
     using At = slave::AttentionOperand;
-    Operation operation(row_kernel<KernelFamily::attention>(q.dtype), &args);
-    operation.set_unit_bytes(At::k, q.columns * element_bytes);
-    operation.set_unit_bytes(At::v, v.columns * element_bytes);
-    operation.set_unit_bytes(At::q, q.columns * args.lanes * sizeof(float));
-    operation.set_unit_bytes(At::mask, options.mask.data == nullptr
+    return {row_kernel<KernelFamily::attention>(q.dtype), args, queries,
+            slave::attention_scratch_bytes(q.columns, v.columns, args.lanes,
+                                           q.dtype == kFloat32),
+            [&](Operation& operation, std::size_t rows) {
+              operation.set_unit_bytes(At::k, q.columns * element_bytes);
+              operation.set_unit_bytes(At::v, v.columns * element_bytes);
+              operation.set_unit_bytes(At::q, rows * q.columns * element_bytes);
+              operation.set_unit_bytes(At::mask,
+                                       options.mask.data == nullptr
                                            ? 0
                                            : args.lanes * sizeof(float));
-    operation.tile_step =
-        static_cast<std::uint32_t>(slave::attention_keys(q.columns, v.columns));
-    operation.scratch_bytes =
-        static_cast<std::uint32_t>(slave::attention_scratch_bytes(
-            q.columns, v.columns, args.lanes, q.dtype == kFloat32));
-    return operation;
+              operation.tile_step = static_cast<std::uint32_t>(
+                  slave::attention_keys(q.columns, v.columns));
+            }};
   }
   std::size_t state_bytes() const {
     return AttentionState::bytes(args.lanes, v.columns);
@@ -114,8 +115,7 @@ struct AttentionForward : Attention {
   PanelOperations output_operations() const {
     using At = slave::AttentionOutputOperand;
     return {row_kernel<KernelFamily::attention_output>(q.dtype), args, queries,
-            slave::attention_output_scratch_bytes(v.columns),
-            [&](Operation& operation, std::size_t rows) {
+            0, [&](Operation& operation, std::size_t rows) {
               operation.set_unit_bytes(At::out,
                                        rows * v.columns * element_bytes);
               operation.set_unit_bytes(At::state, state_bytes());
@@ -145,8 +145,7 @@ struct AttentionForward : Attention {
         return runtime::ldm_need(machine, operation, partial);
       };
       return std::max(
-          {need(attention_operation(), state_bytes()),
-           need(pack_operations(q, queries).operations[0], 0),
+          {need(attention_operations().operations[0], state_bytes()),
            need(output_operations().operations[0], 0),
            shares_keys ? one_query_need(*this) : runtime::LdmNeed{}},
           [](const runtime::LdmNeed& a, const runtime::LdmNeed& b) {
@@ -159,8 +158,7 @@ struct AttentionForward : Attention {
     const std::size_t mask_floats =
         options.mask.data == nullptr ? 0 : k.rows * args.lanes;
     const std::size_t head_floats =
-        queries.per_head() * (q.columns * args.lanes +
-                              state_bytes() / sizeof(float) + mask_floats) +
+        queries.per_head() * (state_bytes() / sizeof(float) + mask_floats) +
         (shares_keys ? one_query_floats(*this) : 0);
     constexpr std::size_t kMostFloats = std::size_t{4} << 20;
     const std::size_t enough =
@@ -183,7 +181,6 @@ struct AttentionForward : Attention {
     const Panels panels{heads, queries.rows, queries.lanes};
     const std::size_t count = panels.count();
     const std::size_t first_row = first * q.rows;
-    const std::size_t packed_floats = q.columns * args.lanes;
     const std::size_t state_floats = state_bytes() / sizeof(float);
     mask.pack_queries(panels, first, heads);
     if (shares_keys) {
@@ -198,31 +195,13 @@ struct AttentionForward : Attention {
                       static_cast<std::int64_t>(panels.row(i))};
     }
     Workspace& workspace = Workspace::of_this_thread();
-    // The packed queries, and the state of a panel that sees no key.
-    float* const packed =
-        workspace.row_values<float>(count * packed_floats + state_floats);
-    float* const empty = packed + count * packed_floats;
+    // The state of a panel that sees no key.
+    float* const empty = workspace.row_values<float>(state_floats);
     std::fill(empty, empty + state_floats, 0.0f);
-    const PanelOperations pack = pack_operations(q, panels);
-    RowTable rows = pack.table(2 * heads, workspace.segments());
-    const std::size_t whole = q.rows / panels.lanes;  // panels of a head
-    for (std::size_t head = 0; head < heads; ++head) {
-      const auto add = [&](std::size_t i, std::size_t units) {
-        i += head * panels.per_head();
-        rows.add(units,
-                 {row(q, first_row + panels.flat_row(i)),
-                  packed + i * packed_floats, nullptr},
-                 panels.is_last(i));
-      };
-      if (whole != 0) add(0, whole);
-      if (whole != panels.per_head()) add(whole, 1);
-    }
-    workspace.run(machine, rows.list());
-
-    const Operation operation = attention_operation();
+    const PanelOperations operations = attention_operations();
     const GrainRule whole_segments{std::max<std::size_t>(1, k.rows),
                                    ~std::size_t{0}, false};
-    RowTable table(operation, count, false, whole_segments,
+    RowTable table(operations.operations, 2, count, false, whole_segments,
                    workspace.segments());
     // Causal panels of a head see more and more keys: the first one, the last
     // one, the second one, and so on, so that neighbours have equal sums.
@@ -241,9 +220,11 @@ struct AttentionForward : Attention {
         const bool wanted = wants(first_row + head * q.rows + at, panel_rows);
         const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
             last, 0, wanted ? static_cast<std::int64_t>(k.rows) : 0));
-        table.add(keys, {row(k, first_key), row(v, first_key),
-                         packed + (head * per_head + i) * packed_floats,
-                         mask.values(head, i), &position});
+        table.add(keys,
+                  {row(k, first_key), row(v, first_key),
+                   row(q, first_row + head * q.rows + at), mask.values(head, i),
+                   &position},
+                  queries.is_last(i));
       }
     }
     workspace.run(machine, table.list(), state_bytes());
@@ -277,24 +258,6 @@ struct AttentionForward : Attention {
         0, queries.heads, [](auto...) { return true; }, write);
   }
 
-  slave::AttentionDot* find_dots(const Heads& gradient, const Heads& out,
-                                 const float* lse) {
-    Workspace& workspace = Workspace::of_this_thread();
-    const std::size_t rows = queries.heads * q.rows;
-    auto* const dots = reinterpret_cast<slave::AttentionDot*>(
-        workspace.prepared_values().reserve(rows *
-                                            sizeof(slave::AttentionDot)));
-    const Operation dot(row_kernel<KernelFamily::attention_dot>(q.dtype), &args,
-                        v.columns);
-    RowTable table(dot, 1, false, row_grains(v.columns), workspace.segments());
-    table.add(rows, {gradient.data, out.data, lse, dots});
-    if (workspace.run(machine, table.list()).flagged_elements != 0) {
-      find_lost_lse(lse, dots);
-    }
-    return dots;
-  }
-
-  // find_lost_lse() computes LogSumExp::low of each query for its `lse`.
   void find_lost_lse(const float* lse, slave::AttentionDot* dots) {
     const auto is_large = [&](std::size_t i) {
       return slave::has_lost_lse(lse[i], q.dtype == kFloat32);
@@ -336,9 +299,9 @@ struct AttentionForward : Attention {
 
 }  // namespace
 
-slave::AttentionDot* find_dots(const Attention& call, const Heads& gradient,
-                               const Heads& out, const float* lse) {
-  return AttentionForward(call).find_dots(gradient, out, lse);
+void find_lost_lse(const Attention& call, const float* lse,
+                   slave::AttentionDot* dots) {
+  AttentionForward(call).find_lost_lse(lse, dots);
 }
 
 }  // namespace master

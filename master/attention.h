@@ -105,48 +105,30 @@ struct Attention {
     return head / (q.heads / k.heads);
   }
 
-  // packed_operations() returns the operations of attention_pack or
-  // attention_unpack: rows of x, and their packed panel. `wide` is whether
-  // attention_pack also widens the rows. Packed panels are `step` floats apart;
-  // 0: dense.
-  PanelOperations packed_operations(const KernelInfo& kernel, const Heads& x,
-                                    const Panels& panels, float scale,
-                                    bool wide = false,
-                                    std::size_t step = 0) const {
+  // pack_operations() returns the operations that pack rows of x. `wide` is
+  // whether they also widen them. Packed panels are `step` floats apart.
+  PanelOperations pack_operations(const Heads& x, const Panels& panels,
+                                  bool wide, std::size_t step) const {
     using At = slave::AttentionPackOperand;
-    using To = slave::AttentionUnpackOperand;
-    static_assert(int{At::x} == int{To::x} &&
-                  int{At::packed} == int{To::packed});
     slave::AttentionArgs packed = args;
     packed.columns = static_cast<std::uint32_t>(x.columns);
-    packed.scale = scale;
     const std::size_t wide_bytes =
         wide ? slave::attention_padded(x.columns) * sizeof(float) : 0;
-    return {kernel, packed, panels,
-            slave::attention_output_scratch_bytes(x.columns),
-            [&](Operation& operation, std::size_t rows) {
+    return {row_kernel<KernelFamily::attention_pack>(x.dtype), packed, panels,
+            0, [&](Operation& operation, std::size_t rows) {
               operation.set_unit_bytes(At::x, rows * x.columns * element_bytes);
               operation.set_unit_bytes(
                   At::packed, panels.lanes * x.columns * sizeof(float));
               // Transposing takes longer than the transfers.
               operation.traffic_bytes +=
                   3 * operation.operands[At::packed].unit_bytes;
-              if (kernel.operand_count != To::count) {
-                operation.set_unit_bytes(At::wide, rows * wide_bytes);
-              }
-              for (int s = At::packed; step != 0 && s < kernel.operand_count;
-                   ++s) {
+              operation.set_unit_bytes(At::wide, rows * wide_bytes);
+              for (int s = At::packed; s < At::count; ++s) {
                 Operand& packed_operand = operation.operands[s];
                 if (packed_operand.unit_bytes == 0) continue;
                 packed_operand.unit_step = step * sizeof(float);
               }
             }};
-  }
-  PanelOperations pack_operations(const Heads& x, const Panels& panels,
-                                  bool wide = false,
-                                  std::size_t step = 0) const {
-    return packed_operations(row_kernel<KernelFamily::attention_pack>(x.dtype),
-                             x, panels, args.scale, wide, step);
   }
 
   // choose_lanes() sets the size of a panel: the largest that fits into LDM,
@@ -188,10 +170,10 @@ std::vector<const void*> one_query_states(const Attention& call,
                                           PackedMask& mask, std::size_t first,
                                           const std::vector<bool>& wanted);
 
-// find_dots() computes the AttentionDot of each query. LogSumExp::low is 0
-// unless has_lost_lse(). The memory is kept for the calling thread.
-slave::AttentionDot* find_dots(const Attention& call, const Heads& gradient,
-                               const Heads& out, const float* lse);
+// find_lost_lse() computes LogSumExp::low of each query for its `lse`, if
+// has_lost_lse(). It uses Workspace::row_values().
+void find_lost_lse(const Attention& call, const float* lse,
+                   slave::AttentionDot* dots);
 
 }  // namespace swamp::master
 

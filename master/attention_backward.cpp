@@ -17,13 +17,15 @@ namespace {
 
 using slave::AttentionArgs;
 
-// AttentionBackward is a call of attention_backward(), but for the dots.
+// AttentionBackward is a call of attention_backward().
 struct AttentionBackward : Attention {
   explicit AttentionBackward(const Attention& call) : Attention(call) {}
 
   struct Backward {
     const Heads& gradient;
-    const slave::AttentionDot* dots;
+    const Heads& out;
+    const float* lse;
+    slave::AttentionDot* dots;  // memory
     const Heads& dq;
     const Heads& dk;
     const Heads& dv;
@@ -85,13 +87,6 @@ struct AttentionBackward : Attention {
         static_cast<std::int64_t>(q.rows)));
     return hidden - hidden % slave::kAttentionQueries;
   }
-  PanelOperations unpack_operations(const Heads& x, const Panels& panels,
-                                    float scale) const {
-    return packed_operations(
-        row_kernel<KernelFamily::attention_unpack>(x.dtype), x, panels, scale,
-        false, gradient_floats());
-  }
-
   // sum_operation() adds `lines` lines, `line_step` floats apart. The units are
   // dense rows of `row_floats` floats, in each line.
   Operation sum_operation(const AttentionArgs& sum, std::size_t lines,
@@ -105,8 +100,40 @@ struct AttentionBackward : Attention {
     operation.set_lines(At::terms, lines, bytes, line_step * sizeof(float),
                         bytes);
     operation.scratch_bytes = static_cast<std::uint32_t>(
-        slave::attention_output_scratch_bytes(q.columns));
+        slave::attention_row_scratch_bytes(q.columns));
     return operation;
+  }
+
+  // unpack_operation() adds `lines` partial results of a panel, and, if has_x,
+  // writes its rows of x, dk or dv.
+  Operation unpack_operation(const AttentionArgs& sum, const Heads& x,
+                             std::size_t lines, bool has_x) const {
+    using At = slave::AttentionSumOperand;
+    Operation operation(row_kernel<KernelFamily::attention_unpack>(q.dtype),
+                        &sum);
+    const std::size_t x_bytes = sum.columns * element_bytes;
+    const std::size_t bytes = sum.columns * sum.lanes * sizeof(float);
+    operation.set_lines(At::x, has_x ? sum.rows : 0, x_bytes,
+                        x.columns * element_bytes, x_bytes);
+    set_sum(operation, At::sum,
+            has_x && sum.continues == 0 ? 0 : bytes / sizeof(float),
+            sum.continues != 0);
+    operation.set_lines(At::terms, lines, bytes,
+                        gradient_floats() * sizeof(float), bytes);
+    operation.scratch_bytes = static_cast<std::uint32_t>(bytes);
+    // Transposing takes longer than the transfers.
+    if (has_x) operation.traffic_bytes += 3 * bytes;
+    return operation;
+  }
+  AttentionArgs unpack_args(const Heads& x, std::size_t rows,
+                            bool continues) const {
+    AttentionArgs sum = args;
+    sum.columns = static_cast<std::uint32_t>(
+        slave::attention_unpack_columns(x.columns, args.lanes));
+    sum.rows = static_cast<std::uint32_t>(rows);
+    sum.continues = continues ? 1 : 0;
+    if (&x == &v) sum.scale = 1;
+    return sum;
   }
 
   void backward(const Backward& to) {
@@ -119,8 +146,9 @@ struct AttentionBackward : Attention {
         if (other.needed_bytes > need.needed_bytes) need = other;
       };
       for (const Heads* x : {&k, &v}) {
-        more(pack_operations(*x, keys, x == &k).operations[0]);
-        more(unpack_operations(*x, keys, 1).operations[0]);
+        more(pack_operations(*x, keys, x == &k, keys_floats()).operations[0]);
+        const AttentionArgs sum = unpack_args(*x, keys.lanes, true);
+        more(unpack_operation(sum, *x, slave::kAttentionLines, true));
       }
       const std::size_t row_floats =
           std::max<std::size_t>(padded_columns(), args.lanes);
@@ -149,10 +177,11 @@ struct AttentionBackward : Attention {
         1, std::min(terms.per_head(), slave::kAttentionLines));
     const std::size_t parts =
         (terms.per_head() + terms_at_once - 1) / terms_at_once;
+    const std::size_t panels_at_once =
+        terms_at_once * (slave::kMaxAttentionLanes / args.lanes);
     const std::size_t head_floats =
         (terms_at_once + (parts > 1 ? 1 : 0)) * term_floats +
-        terms_at_once * (slave::kMaxAttentionLanes / args.lanes) *
-            (keys_floats() + gradient_floats());
+        panels_at_once * (keys_floats() + gradient_floats());
     std::size_t grains = 0;
     for (std::size_t term = 0; term < terms.per_head(); ++term) {
       grains += group * query_grains(q.rows - hidden_queries(terms.row(term)));
@@ -164,46 +193,80 @@ struct AttentionBackward : Attention {
         heads_at_once(std::max(kHeadsFloats / head_floats,
                                (enough + part_grains - 1) / part_grains),
                       keys.heads);
-    PackedMask mask(machine, options.mask, q, k);
-    float* const memory =
-        Workspace::of_this_thread().row_values<float>(heads * head_floats);
+    std::vector<Part> all;
     for (std::size_t first = 0; first < keys.heads; first += heads) {
       for (std::size_t term = 0; term < terms.per_head();
            term += terms_at_once) {
         const std::size_t rest = terms.per_head() - term;
-        backward_part(
-            to,
-            {first, std::min(heads, keys.heads - first), term,
-             std::min(terms_at_once, rest), term == 0, rest <= terms_at_once},
-            mask, keys, memory);
+        all.push_back({first, std::min(heads, keys.heads - first), term,
+                       std::min(terms_at_once, rest), term == 0,
+                       rest <= terms_at_once});
       }
+    }
+    float* packed = start(to, all[0], keys, heads * head_floats);
+    PackedMask mask(machine, options.mask, q, k);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      backward_part(to, all[i], i + 1 < all.size() ? &all[i + 1] : nullptr,
+                    mask, keys, packed,
+                    packed + heads * panels_at_once * keys_floats());
     }
   }
 
-  void backward_part(const Backward& to, const Part& part, PackedMask& mask,
-                     const Panels& keys, float* memory) const {
+  // start() computes the dots, and the packed keys of the first part at the
+  // beginning of memory of `floats` floats, which it returns.
+  float* start(const Backward& to, const Part& part, const Panels& keys,
+               std::size_t floats) const {
+    Workspace& workspace = Workspace::of_this_thread();
+    float* packed = workspace.row_values<float>(floats);
+    KeyPack pack(*this, keys);
+    Operation operations[5];
+    Operation& dot = operations[4] = Operation(
+        row_kernel<KernelFamily::attention_dot>(q.dtype), &args, v.columns);
+    for (int i = 0; i < 4; ++i) {
+      operations[i] = pack.operations[i];
+      operations[i].operand_count = dot.operand_count;  // the last is absent
+    }
+    RowTable table(operations, 5, 4 * part.heads + 1, false,
+                   {1, ~std::size_t{0}, false}, workspace.segments());
+    pack_keys(part, keys, packed, table, 0);
+    table.add(queries.heads * q.rows,
+              {to.gradient.data, to.out.data, to.lse, to.dots}, 4);
+    if (workspace.run(machine, table.list()).flagged_elements == 0) {
+      return packed;
+    }
+    find_lost_lse(*this, to.lse, to.dots);  // in the same memory
+    packed = workspace.row_values<float>(floats);
+    RowTable again(pack.operations, 4, 4 * part.heads, false,
+                   {1, ~std::size_t{0}, false}, workspace.segments());
+    pack_keys(part, keys, packed, again, 0);
+    workspace.run(machine, again.list());
+    return packed;
+  }
+
+  // backward_part() computes a part, whose keys are `packed`, and packs those
+  // of the next one, unless it is null. `memory` is for dq, if it has terms in
+  // several parts, the sums of the gradients of keys, and the terms of dq (head
+  // of q, term, query).
+  void backward_part(const Backward& to, const Part& part, const Part* next,
+                     PackedMask& mask, const Panels& keys, float* packed,
+                     float* memory) const {
     const std::size_t group = q.heads / k.heads;
     const std::size_t term_panels = slave::kMaxAttentionLanes / args.lanes;
     const std::size_t first_panel = part.first_term * term_panels;
-    const std::size_t panels =
-        std::min(part.terms * term_panels, keys.per_head() - first_panel);
+    const std::size_t panels = panels_of(part, keys);
     const std::size_t padded = padded_columns();
     const std::size_t term_floats = q.rows * padded;  // of a head of q
     const std::size_t query_heads = part.heads * group;
     const std::size_t first_query = part.first_head * group * q.rows;
-    // The memory holds dq, if it has terms in several parts, the panels of
-    // keys, their gradients, and the terms of dq (head of q, term, query).
     float* const dq = memory;
-    float* const packed =
+    float* const gradients =
         dq + (part.is_first && part.is_last ? 0 : query_heads * term_floats);
-    float* const gradients = packed + part.heads * panels * keys_floats();
     float* const terms = gradients + part.heads * panels * gradient_floats();
     std::vector<std::size_t> hidden(part.terms);
     for (std::size_t term = 0; term < part.terms; ++term) {
       hidden[term] =
           hidden_queries((part.first_term + term) * slave::kMaxAttentionLanes);
     }
-    pack_keys(part, keys, first_panel, panels, packed);
     mask.pack_keys(keys, first_panel, panels, part.first_head, part.heads);
 
     Workspace& workspace = Workspace::of_this_thread();
@@ -249,130 +312,146 @@ struct AttentionBackward : Attention {
       workspace.run_by_grain(machine, table.list(),
                              gradient_floats() * sizeof(float));
       const bool is_last = i + 1 == std::min(term_panels, panels);
-      sum(to, part, hidden, i, panels, gradients, is_last ? terms : nullptr,
-          dq);
+      sum(to, part, is_last ? next : nullptr, keys, hidden, i, packed,
+          gradients, is_last ? terms : nullptr, dq);
     }
-
-    const PanelOperations unpack_k = unpack_operations(k, keys, args.scale);
-    const PanelOperations unpack_v = unpack_operations(v, keys, 1);
-    const Operation unpack[] = {unpack_k.operations[0], unpack_k.operations[1],
-                                unpack_v.operations[0], unpack_v.operations[1]};
-    RowTable outputs(unpack, 4, 4 * part.heads, false, {1, ~std::size_t{0}},
-                     workspace.segments());
-    for_panels(part, keys, first_panel, panels,
-               [&](std::size_t i, std::size_t first_row, std::size_t count,
-                   std::size_t is_last) {
-                 float* const sums = gradients + i * gradient_floats();
-                 outputs.add(count, {row(to.dk, first_row), sums}, is_last);
-                 outputs.add(
-                     count,
-                     {row(to.dv, first_row), sums + q.columns * args.lanes},
-                     2 + is_last);
-               });
-    workspace.run(machine, outputs.list());
   }
 
-  // for_panels() visits the whole panels of keys of each head of a part, and
-  // then the last one if it has fewer rows: number of the first, its first row
-  // of all heads, count, and Panels::is_last().
-  template <class Visit>
-  static void for_panels(const Part& part, const Panels& keys,
-                         std::size_t first_panel, std::size_t panels,
-                         const Visit& visit) {
-    const std::size_t first_key = first_panel * keys.lanes;
+  // panels_of() returns the number of panels of a head in a part.
+  std::size_t panels_of(const Part& part, const Panels& keys) const {
+    const std::size_t term_panels = slave::kMaxAttentionLanes / args.lanes;
+    return std::min(part.terms * term_panels,
+                    keys.per_head() - part.first_term * term_panels);
+  }
+
+  // KeyPack is the operations that pack k and v.
+  struct KeyPack {
+    PanelOperations k, v;
+    Operation operations[4];
+
+    KeyPack(const AttentionBackward& call, const Panels& keys)
+        : k(call.pack_operations(call.k, keys, true, call.keys_floats())),
+          v(call.pack_operations(call.v, keys, false, call.keys_floats())),
+          operations{k.operations[0], k.operations[1], v.operations[0],
+                     v.operations[1]} {}
+  };
+
+  // pack_keys() adds to a table, which has the operations of KeyPack from
+  // `operation` on, what computes the panels of keys and values of a part: at
+  // most four segments for each head.
+  void pack_keys(const Part& part, const Panels& keys, float* packed,
+                 RowTable& table, std::size_t operation) const {
+    const std::size_t first_key = part.first_term * slave::kMaxAttentionLanes;
+    const std::size_t panels = panels_of(part, keys);
     const std::size_t whole =
         std::min(panels, (keys.rows - first_key) / keys.lanes);
-    for (std::size_t head = 0; head < part.heads; ++head) {
-      const std::size_t first_row =
-          (part.first_head + head) * keys.rows + first_key;
-      if (whole != 0) visit(head * panels, first_row, whole, 0);
-      if (whole == panels) continue;
-      visit(head * panels + whole, first_row + whole * keys.lanes, 1, 1);
-    }
-  }
-
-  // pack_keys() computes the panels of keys and values of a part.
-  void pack_keys(const Part& part, const Panels& keys, std::size_t first_panel,
-                 std::size_t panels, float* packed) const {
-    Workspace& workspace = Workspace::of_this_thread();
-    const PanelOperations pack_k =
-        pack_operations(k, keys, true, keys_floats());
-    const PanelOperations pack_v =
-        pack_operations(v, keys, false, keys_floats());
-    const Operation pack[] = {pack_k.operations[0], pack_k.operations[1],
-                              pack_v.operations[0], pack_v.operations[1]};
-    RowTable table(pack, 4, 4 * part.heads, false, {1, ~std::size_t{0}},
-                   workspace.segments());
     const std::size_t k_floats = args.lanes * q.columns;
     const std::size_t v_floats = args.lanes * v.columns;
-    for_panels(
-        part, keys, first_panel, panels,
-        [&](std::size_t i, std::size_t first_row, std::size_t count,
-            std::size_t is_last) {
-          float* const values = packed + i * keys_floats();
-          table.add(count,
-                    {row(k, first_row), values, values + k_floats + v_floats},
-                    is_last);
-          table.add(count, {row(v, first_row), values + k_floats, nullptr},
-                    2 + is_last);
-        });
-    workspace.run(machine, table.list());
+    for (std::size_t head = 0; head < part.heads; ++head) {
+      const auto add = [&](std::size_t panel, std::size_t count,
+                           std::size_t is_last) {
+        const std::size_t at = (part.first_head + head) * keys.rows +
+                               first_key + panel * keys.lanes;
+        float* const values = packed + (head * panels + panel) * keys_floats();
+        table.add(count, {row(k, at), values, values + k_floats + v_floats},
+                  operation + is_last);
+        table.add(count, {row(v, at), values + k_floats, nullptr},
+                  operation + 2 + is_last);
+      };
+      if (whole != 0) add(0, whole, 0);
+      if (whole != panels) add(whole, 1, 1);
+    }
   }
 
   // sum() adds the partial results of each panel `first` + n * (panels of a
-  // term), and, if `terms` is not null, the terms of dq.
-  void sum(const Backward& to, const Part& part,
-           const std::vector<std::size_t>& hidden, std::size_t first,
-           std::size_t panels, float* gradients, const float* terms,
-           float* dq) const {
+  // term), and, if `terms` is not null, the terms of dq. It also packs the keys
+  // of part `next`, unless that is null.
+  void sum(const Backward& to, const Part& part, const Part* next,
+           const Panels& keys, const std::vector<std::size_t>& hidden,
+           std::size_t first, float* packed, float* gradients,
+           const float* terms, float* dq) const {
     constexpr std::size_t kLines = slave::kAttentionLines;
     const std::size_t group = q.heads / k.heads;
     const std::size_t term_panels = slave::kMaxAttentionLanes / args.lanes;
+    const std::size_t panels = panels_of(part, keys);
+    const std::size_t first_key = part.first_term * slave::kMaxAttentionLanes;
     const std::size_t padded = padded_columns();
     const std::size_t term_floats = q.rows * padded;
     Workspace& workspace = Workspace::of_this_thread();
     const float* const partials = workspace.partials<float>();
-    const std::size_t most_lines = group * query_grains(q.rows - hidden[0]);
-    // By number of lines: of gradients of keys and values, then of dq.
-    AttentionArgs of_keys = args, of_queries = args;
-    of_keys.columns = args.lanes;
+    const auto lines_of = [&](std::size_t term) {
+      return group * query_grains(q.rows - hidden[term]);
+    };
+    AttentionArgs of_queries = args;
     of_queries.continues = part.is_first ? 0 : 1;
-    std::vector<Operation> operations(2 * (kLines + 1));
-    for (std::size_t begin = 0; begin == 0 || begin < most_lines;
+    const KeyPack pack(*this, keys);
+    for (std::size_t begin = 0; begin == 0 || begin < lines_of(0);
          begin += kLines) {
-      of_keys.continues = begin != 0;
-      for (std::size_t lines = 0; lines <= kLines; ++lines) {
-        operations[lines] = sum_operation(of_keys, lines, args.lanes,
-                                          gradient_floats(), false, true);
-        Operation& queries_sum = operations[kLines + 1 + lines];
-        queries_sum =
-            sum_operation(of_queries, lines, padded, term_floats, part.is_last,
-                          !part.is_first || !part.is_last);
+      const bool is_first = begin == 0;
+      // Of k and v, of whole panels and the last one.
+      const std::size_t last_rows = keys.rows % keys.lanes;
+      const AttentionArgs of_keys[2][2] = {
+          {unpack_args(k, keys.lanes, !is_first),
+           unpack_args(k, last_rows, !is_first)},
+          {unpack_args(v, keys.lanes, !is_first),
+           unpack_args(v, last_rows, !is_first)}};
+      // Those that pack, those of each term's panels, and those of dq, by
+      // number of terms.
+      std::vector<Operation> operations(pack.operations, pack.operations + 4);
+      const auto unpack = [&](std::size_t term, bool is_last) {
+        const std::size_t lines =
+            lines_of(term) - std::min(begin, lines_of(term));
+        for (int i = 0; i < 2; ++i) {
+          operations.push_back(
+              unpack_operation(of_keys[i][is_last ? 1 : 0], i == 0 ? k : v,
+                               std::min(lines, kLines), lines <= kLines));
+        }
+      };
+      operations.reserve(operations.size() + 3 * (part.terms + 1));
+      for (std::size_t term = 0; term < part.terms; ++term) {
+        unpack(term, false);
+      }
+      unpack(part.terms - 1, true);
+      const std::size_t first_of_dq = operations.size();
+      for (std::size_t lines = 0; lines <= part.terms; ++lines) {
+        operations.push_back(sum_operation(of_queries, lines, padded,
+                                           term_floats, part.is_last,
+                                           !part.is_first || !part.is_last));
         // Lines that lie far apart take longer.
-        queries_sum.traffic_bytes += queries_sum.traffic_bytes / 4;
+        operations.back().traffic_bytes += operations.back().traffic_bytes / 4;
       }
       RowTable table(operations.data(), operations.size(),
-                     part.heads * (panels + group * (part.terms + 1)), false,
-                     {slave::kAttentionQueries, ~std::size_t{0}},
-                     workspace.segments());
+                     part.heads * (2 * panels + group * (part.terms + 1)) +
+                         (next == nullptr ? 0 : 4 * next->heads),
+                     false, {1, ~std::size_t{0}, false}, workspace.segments());
       const float* partial = partials;
       for (std::size_t head = 0; head < part.heads; ++head) {
+        const std::size_t first_row =
+            (part.first_head + head) * keys.rows + first_key;
         for (std::size_t panel = first; panel < panels; panel += term_panels) {
-          const std::size_t lines =
-              group * query_grains(q.rows - hidden[panel / term_panels]);
-          if (begin == 0 || begin < lines) {
-            table.add(q.columns + v.columns,
-                      {nullptr,
-                       gradients + (head * panels + panel) * gradient_floats(),
-                       partial + begin * gradient_floats()},
-                      std::min(kLines, lines - std::min(begin, lines)));
+          const std::size_t term = panel / term_panels;
+          if (is_first || begin < lines_of(term)) {
+            const std::size_t row_of_panel = panel * keys.lanes;
+            const bool is_last =
+                keys.rows - first_key - row_of_panel < keys.lanes;
+            float* const sums =
+                gradients + (head * panels + panel) * gradient_floats();
+            const float* const from = partial + begin * gradient_floats();
+            for (std::size_t i = 0; i < 2; ++i) {
+              const AttentionArgs& sum = of_keys[i][0];
+              const Heads& x = i == 0 ? to.dk : to.dv;
+              const std::size_t at = i * q.columns * args.lanes;
+              table.add(
+                  x.columns / sum.columns,
+                  {row(x, first_row + row_of_panel), sums + at, from + at},
+                  4 + 2 * (is_last ? part.terms : term) + i);
+            }
           }
-          partial += lines * gradient_floats();
+          partial += lines_of(term) * gradient_floats();
         }
       }
       for (std::size_t head = 0;
-           begin == 0 && terms != nullptr && head < part.heads * group;
-           ++head) {
+           is_first && terms != nullptr && head < part.heads * group; ++head) {
         // Queries that have the same number of terms.
         for (std::size_t lines = 0; lines <= part.terms; ++lines) {
           const std::size_t query = lines == 0 ? 0 : hidden[lines - 1];
@@ -383,8 +462,11 @@ struct AttentionBackward : Attention {
           table.add(end - query,
                     {row(to.dq, at), dq + (head * q.rows + query) * padded,
                      terms + (head * part.terms * q.rows + query) * padded},
-                    kLines + 1 + lines);
+                    first_of_dq + lines);
         }
+      }
+      if (is_first && next != nullptr) {
+        pack_keys(*next, keys, packed, table, 0);
       }
       workspace.run(machine, table.list());
     }
@@ -419,9 +501,11 @@ void attention_backward(const Heads& gradient, const Heads& q, const Heads& k,
     return;
   }
   const master::Attention call(impl, q, k, v, options);
-  const slave::AttentionDot* const dots =
-      master::find_dots(call, gradient, out, lse);
-  master::AttentionBackward(call).backward({gradient, dots, dq, dk, dv});
+  auto* const dots = reinterpret_cast<slave::AttentionDot*>(
+      master::Workspace::of_this_thread().prepared_values().reserve(
+          rows * sizeof(slave::AttentionDot)));
+  master::AttentionBackward(call).backward(
+      {gradient, out, lse, dots, dq, dk, dv});
 }
 
 }  // namespace swamp

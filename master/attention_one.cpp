@@ -42,7 +42,7 @@ struct OneQuery : Attention {
     scores.set_unit_bytes(At::mask,
                           options.mask.data == nullptr ? 0 : sizeof(float));
     scores.scratch_bytes = static_cast<std::uint32_t>(
-        slave::attention_output_scratch_bytes(q.columns));
+        slave::attention_row_scratch_bytes(q.columns));
     whole.rows = static_cast<std::uint32_t>(step);
     last.rows = static_cast<std::uint32_t>(keys % step);
     whole_steps = steps_operation(whole);

@@ -24,6 +24,7 @@
 #include "slave/formats-inl.h"
 #include "slave/product_tile-inl.h"
 #include "slave/row-inl.h"
+#include "slave/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -183,6 +184,37 @@ HWY_INLINE void store_row(const float* row, std::size_t columns,
   Element last[kLanes];
   hn::StoreU(Format::narrow(df, hn::LoadU(df, row + c)), d, last);
   std::memcpy(out + c, last, (columns - c) * sizeof(Element));
+}
+
+// store_panel() rounds finish(d, row, value) + 0 of the values of a panel,
+// whose lanes are columns and whose terms are rows, to rows that are `step`
+// bytes apart.
+template <class Format, class Finish>
+HWY_INLINE void store_panel(const Source<Float32>& panel,
+                            typename Format::Element* out, std::size_t step,
+                            const Finish& finish) {
+  using Element = typename Format::Element;
+  const auto rounded = [&](auto d, std::size_t row, auto value) HWY_ATTR {
+    return Format::narrow(d, hn::Add(finish(d, row, value), hn::Zero(d)));
+  };
+  const auto place = [&](std::size_t row, std::size_t column) {
+    return reinterpret_cast<Element*>(reinterpret_cast<std::byte*>(out) +
+                                      row * step) +
+           column;
+  };
+  const std::size_t stored = for_terms(
+      panel,
+      [&](auto d, std::size_t column, std::size_t row, auto value) HWY_ATTR {
+        hn::StoreU(rounded(d, row, value), hn::Rebind<Element, decltype(d)>(),
+                   place(row, column));
+      });
+  const DF df;
+  for (std::size_t c = stored; c < panel.lanes; ++c) {
+    for (std::size_t row = 0; row < panel.terms; ++row) {
+      *place(row, c) =
+          hn::GetLane(rounded(df, row, hn::Set(df, *panel.at(c, row))));
+    }
+  }
 }
 
 // has_nonfinite() returns whether one of the floats is inf or nan.

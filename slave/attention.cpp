@@ -19,6 +19,25 @@ namespace {
 
 // ---- Packing and unpacking
 
+// pack_panel() computes the lanes of a panel.
+template <class Format>
+HWY_INLINE void pack_panel(const AttentionArgs& args,
+                           const typename Format::Element* x, float* packed) {
+  const std::size_t columns = args.columns, lanes = args.lanes;
+  const Source<Format> rows{x, static_cast<std::int64_t>(columns), 1, args.rows,
+                            columns};
+  const std::size_t visited = for_terms(
+      rows, [&](auto d, std::size_t lane, std::size_t c, auto value)
+                HWY_ATTR { hn::StoreU(value, d, packed + c * lanes + lane); });
+  for (std::size_t c = 0; visited < lanes && c < columns; ++c) {
+    float* const to = packed + c * lanes;
+    for (std::size_t i = visited; i < args.rows; ++i) {
+      to[i] = Format::widen(x[i * columns + c]);
+    }
+    std::fill(to + args.rows, to + lanes, 0.0f);
+  }
+}
+
 template <class Format>
 HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
@@ -26,23 +45,17 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
       operand<const typename Format::Element>(tile, AttentionPackOperand::x);
   auto* packed = operand<float>(tile, AttentionPackOperand::packed);
   auto* wide = operand<float>(tile, AttentionPackOperand::wide);
-  auto* scratch = static_cast<float*>(tile.scratch);
-  const std::size_t columns = args.columns, lanes = args.lanes;
+  const std::size_t columns = args.columns;
+  const std::size_t padded = attention_padded(columns);
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
-    float* to = wide;
-    for (std::size_t i = 0; i < args.rows; ++i) {
-      const float* row = widened<Format>(x, columns, scratch);
-      for (std::size_t c = 0; c < columns; ++c) packed[c * lanes + i] = row[c];
-      if (wide != nullptr) {
-        std::memcpy(to, row, columns * sizeof(float));
-        std::fill(to + columns, to + attention_padded(columns), 0.0f);
-        to += attention_padded(columns);
-      }
-      x += columns;
+    pack_panel<Format>(args, x, packed);
+    for (std::size_t i = 0; wide != nullptr && i < args.rows; ++i) {
+      float* const to = wide + i * padded;
+      const float* const row = widened<Format>(x + i * columns, columns, to);
+      if (row != to) std::memcpy(to, row, columns * sizeof(float));
+      std::fill(to + columns, to + padded, 0.0f);
     }
-    for (std::size_t c = 0; c < columns; ++c) {
-      std::fill(packed + c * lanes + args.rows, packed + (c + 1) * lanes, 0.0f);
-    }
+    x += args.rows * columns;
     packed +=
         tile.layout[AttentionPackOperand::packed].unit_step / sizeof(float);
     if (wide == nullptr) continue;
@@ -107,12 +120,10 @@ HWY_INLINE void mask(const void* arguments, const Tile& tile, Result&) {
 template <class Format>
 HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
   using At = AttentionOutputOperand;
-  const DF df;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
   auto* out = operand<typename Format::Element>(tile, At::out);
   const auto* state = operand<const float>(tile, At::state);
   auto* lse = operand<float>(tile, At::lse);
-  auto* row = static_cast<float*>(tile.scratch);
   const std::size_t columns = args.value_columns, lanes = args.lanes;
   for (std::size_t panel = 0; panel < tile.count; ++panel) {
     const float* const max = state + AttentionState::kMax * lanes;
@@ -120,16 +131,15 @@ HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
     const float* const values = state + AttentionState::kOut * lanes;
     for (std::size_t i = 0; i < args.rows; ++i) {
       lse[i] = attention_lse(max[i], sum[i]).high;
-      for (std::size_t c = 0; c < columns; ++c) row[c] = values[c * lanes + i];
-      const VF l = hn::Set(df, sum[i]);
-      const bool empty = sum[i] == 0;
-      for (std::size_t c = 0; c < columns; c += kLanes) {
-        const VF o = hn::Add(hn::Div(hn::LoadU(df, row + c), l), hn::Zero(df));
-        hn::StoreU(empty ? hn::Zero(df) : o, df, row + c);
-      }
-      store_row<Format>(row, columns, out);
-      out += columns;
     }
+    store_panel<Format>(
+        {values, static_cast<std::int64_t>(lanes), 1, columns, args.rows}, out,
+        columns * sizeof *out,
+        [&](auto d, std::size_t row, auto value) HWY_ATTR {
+          if (sum[row] == 0) return hn::Zero(d);
+          return hn::Div(value, hn::Set(d, sum[row]));
+        });
+    out += args.rows * columns;
     lse += args.rows;
     state += AttentionState::bytes(lanes, columns) / sizeof(float);
   }
@@ -257,7 +267,7 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
   const std::size_t value_columns = args.value_columns;
   const auto* k = operand<const typename Format::Element>(tile, At::k);
   const auto* v = operand<const typename Format::Element>(tile, At::v);
-  const auto* q = operand<const float>(tile, At::q);
+  const auto* rows = operand<const typename Format::Element>(tile, At::q);
   const auto* mask = operand<const float>(tile, At::mask);
   const auto& position = *operand<const AttentionPosition>(tile, At::position);
   auto* state = partial_result<float>(tile);
@@ -265,10 +275,15 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
   float* const sum = state + AttentionState::kSum * lanes;
   float* const out = state + AttentionState::kOut * lanes;
   if (tile.first == 0) std::fill(max, max + lanes, kMinusInf);
-  if (lanes == 1) return one_query<Format>(args, tile, q, mask, state);
+  auto* const q = static_cast<float*>(tile.scratch);
+  if (lanes == 1) {
+    return one_query<Format>(args, tile, widened<Format>(rows, columns, q),
+                             mask, state);
+  }
   const std::size_t step = attention_keys(columns, value_columns);
-  auto* scores = static_cast<float*>(tile.scratch);
+  float* const scores = q + columns * lanes;
   float* const copy = scores + step * lanes;
+  pack_panel<Format>(args, rows, q);
   HWY_ALIGN float factor[kMaxAttentionLanes];
   Visible visible;
   for (std::size_t at = 0; at < tile.count; at += step) {

@@ -33,9 +33,10 @@ namespace swamp::slave {
 //   i has element i of the unit, or, if `shared`, element 0; it is 0 from
 //   `rows` on. If `bytes`, elements are bytes, and give 0, or -inf if they are
 //   0.
-// attention: k (in, rows), v (in, rows), packed q (in, constant), mask (in;
-//   float32, `lanes` values for each key; absent: none), AttentionPosition
-//   (constant). The units are keys. Partial result: AttentionState. Keys are
+// attention: k (in, rows), v (in, rows), q (constant, the rows of a panel),
+//   mask (in; float32, `lanes` values for each key; absent: none),
+//   AttentionPosition (constant). The units are keys. Partial result:
+//   AttentionState. Keys are
 //   visited in steps of attention_keys(), counted from key 0 of the segment;
 //   with m the largest e_ij of lane i up to and including a step:
 //     a = E(m of the steps before - m), p_j = E(e_ij - m)
@@ -67,7 +68,7 @@ struct AttentionArgs {
   // Of the panel of a unit, at most `lanes`; of attention_steps, of a step.
   std::uint32_t rows;
   float scale;
-  std::uint32_t continues;  // of attention_backward and attention_sum: 0 or 1
+  std::uint32_t continues;  // of attention_backward and the sums: 0 or 1
   // Of attention_backward: unit i sees the lanes below visible + i.
   std::int64_t visible;
 };
@@ -121,16 +122,14 @@ struct AttentionOutputOperand {
 //   of attention_padded(columns) float32. sum' is the lines of terms, added in
 //   order to sum if `continues`, else to 0. x = r(sum' * scale + 0). Without x,
 //   sum' is stored in sum.
-// attention_unpack: x (out, rows), packed (in, float32). A unit is a panel, as
-//   of attention_pack: x = r(packed * scale + 0).
+// attention_unpack: the same, but a unit is `columns` columns of a panel of
+//   `rows` rows, as in attention_pack: sum and a line of terms have `lanes`
+//   float32 for each column, x (lines) has the part of each row.
 struct AttentionDotOperand {
   enum : int { g, out, lse, dot, count };
 };
 struct AttentionSumOperand {
   enum : int { x, sum, terms, count };
-};
-struct AttentionUnpackOperand {
-  enum : int { x, packed, count };
 };
 struct AttentionBackwardOperand {
   enum : int { q, g, dot, mask, dq, keys, count };
@@ -147,7 +146,7 @@ inline constexpr std::size_t kMaxAttentionColumns = 512;
 inline constexpr std::size_t kMaxAttentionKeys = 32;
 inline constexpr std::size_t kAttentionQueries = 16;
 inline constexpr std::size_t kAttentionGrain = 256;  // of queries, or of keys
-inline constexpr std::size_t kAttentionLines = 16;   // of attention_sum
+inline constexpr std::size_t kAttentionLines = 16;   // of a sum
 
 // attention_keys() is the number of keys after which the largest score is
 // updated. A function of the columns alone: it changes the bits. Chosen so that
@@ -180,16 +179,16 @@ struct AttentionState {
 };
 
 // attention_scratch_bytes() is Operation::scratch_bytes of `attention`: the
-// scores of a step, and, of a 16-bit type, its keys or values as float32. One
-// query needs none.
+// packed queries, the scores of a step, and, of a 16-bit type, its keys or
+// values as float32. One query of a 16-bit type needs itself as float32.
 constexpr std::size_t attention_scratch_bytes(std::size_t columns,
                                               std::size_t value_columns,
                                               std::size_t lanes,
                                               bool is_float32) noexcept {
-  if (lanes == 1) return 0;
+  if (lanes == 1) return is_float32 ? 0 : sizeof(float) * columns;
   const std::size_t keys = attention_keys(columns, value_columns);
-  return sizeof(float) * keys *
-         (lanes + (is_float32 ? 0 : std::max(columns, value_columns)));
+  const std::size_t row = is_float32 ? 0 : std::max(columns, value_columns);
+  return sizeof(float) * (columns * lanes + keys * (lanes + row));
 }
 
 // attention_padded() is the columns of a float32 row that is whole vectors.
@@ -199,7 +198,7 @@ constexpr std::size_t attention_padded(std::size_t columns) noexcept {
 
 // Returns the size of Tile::scratch for the operations that convert rows: one
 // row as float32.
-constexpr std::size_t attention_output_scratch_bytes(
+constexpr std::size_t attention_row_scratch_bytes(
     std::size_t columns) noexcept {
   return sizeof(float) *
          ((columns + kAttentionLanes - 1) / kAttentionLanes * kAttentionLanes);
@@ -212,6 +211,14 @@ constexpr std::size_t attention_backward_scratch_bytes(
     bool is_float32) noexcept {
   return sizeof(float) * kAttentionQueries *
          (2 * lanes + (is_float32 ? 0 : columns + value_columns));
+}
+
+// attention_unpack_columns() returns the columns of a unit of attention_unpack,
+// a divisor of those of a row: at most 16, and fewer of small panels, which LDM
+// has no room for more of.
+constexpr std::size_t attention_unpack_columns(std::size_t columns,
+                                               std::size_t lanes) noexcept {
+  return std::min(columns & (~columns + 1), lanes / 4);
 }
 
 // has_lost_lse() returns whether LogSumExp::low of a row with this lse matters:

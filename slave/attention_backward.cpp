@@ -78,54 +78,70 @@ HWY_INLINE void store_scaled(const float* row, float scale, std::size_t columns,
   store_row<Format>(scaled, columns, out);
 }
 
-template <class Format>
-HWY_INLINE void sum_lines(const void* arguments, const Tile& tile, Result&) {
-  using At = AttentionSumOperand;
+// add_lines() computes `count` sums of a unit, whole vectors.
+HWY_INLINE void add_lines(const AttentionArgs& args, const Operand& layout,
+                          const float* terms, const float* sum,
+                          std::size_t count, float* to) {
   const DF df;
-  const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  const Operand& layout = tile.layout[At::terms];
-  const std::size_t padded = attention_padded(args.columns);
   const std::size_t lines = layout.lines();
-  auto* x = operand<typename Format::Element>(tile, At::x);
+  for (std::size_t i = 0; i < count; i += kLanes) {
+    VF total = args.continues != 0 ? hn::LoadU(df, sum + i) : hn::Zero(df);
+    const float* term = terms + i;
+    for (std::size_t line = 0; line < lines; ++line) {
+      total = hn::Add(total, hn::LoadU(df, term));
+      term += layout.line_step / sizeof(float);
+    }
+    hn::StoreU(total, df, to + i);
+  }
+}
+
+// for_sums() computes units of `count` sums, and calls store(sums, unit) with
+// those that are rounded to x.
+template <class Store>
+HWY_INLINE void for_sums(const AttentionArgs& args, const Tile& tile,
+                         std::size_t count, const Store& store) {
+  using At = AttentionSumOperand;
+  const Operand& layout = tile.layout[At::terms];
+  const bool has_x = tile.operands[At::x] != nullptr;
   auto* sum = operand<float>(tile, At::sum);
   const auto* terms = operand<const float>(tile, At::terms);
   auto* const scratch = static_cast<float*>(tile.scratch);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    float* const to = x != nullptr ? scratch : sum;
-    for (std::size_t c = 0; c < padded; c += kLanes) {
-      VF total = args.continues != 0 ? hn::LoadU(df, sum + c) : hn::Zero(df);
-      const float* term = terms + c;
-      for (std::size_t line = 0; line < lines; ++line) {
-        total = hn::Add(total, hn::LoadU(df, term));
-        term += layout.line_step / sizeof(float);
-      }
-      hn::StoreU(total, df, to + c);
-    }
+    add_lines(args, layout, terms, sum, count, has_x ? scratch : sum);
     terms += layout.unit_step / sizeof(float);
-    if (sum != nullptr) sum += padded;
-    if (x == nullptr) continue;
-    store_scaled<Format>(scratch, args.scale, args.columns, scratch, x);
-    x += args.columns;
+    if (sum != nullptr) sum += count;
+    if (has_x) store(scratch, i);
   }
+}
+
+template <class Format>
+HWY_INLINE void sum_lines(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  auto* const x =
+      operand<typename Format::Element>(tile, AttentionSumOperand::x);
+  for_sums(args, tile, attention_padded(args.columns),
+           [&](float* sums, std::size_t i) HWY_ATTR {
+             store_scaled<Format>(sums, args.scale, args.columns, sums,
+                                  x + i * args.columns);
+           });
 }
 
 template <class Format>
 HWY_INLINE void unpack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
   const std::size_t columns = args.columns, lanes = args.lanes;
-  auto* x = operand<typename Format::Element>(tile, AttentionUnpackOperand::x);
-  const auto* packed =
-      operand<const float>(tile, AttentionUnpackOperand::packed);
-  auto* row = static_cast<float*>(tile.scratch);
-  for (std::size_t panel = 0; panel < tile.count; ++panel) {
-    for (std::size_t i = 0; i < args.rows; ++i) {
-      for (std::size_t c = 0; c < columns; ++c) row[c] = packed[c * lanes + i];
-      store_scaled<Format>(row, args.scale, columns, row, x);
-      x += columns;
-    }
-    packed +=
-        tile.layout[AttentionUnpackOperand::packed].unit_step / sizeof(float);
-  }
+  const Operand& layout = tile.layout[AttentionSumOperand::x];
+  auto* const x =
+      operand<typename Format::Element>(tile, AttentionSumOperand::x);
+  for_sums(
+      args, tile, columns * lanes,
+      [&](const float* sums, std::size_t unit) HWY_ATTR {
+        store_panel<Format>(
+            {sums, static_cast<std::int64_t>(lanes), 1, columns, args.rows},
+            x + unit * (layout.unit_step / sizeof *x), layout.line_step,
+            [&](auto d, std::size_t, auto value)
+                HWY_ATTR { return hn::Mul(value, hn::Set(d, args.scale)); });
+      });
 }
 
 // ---- Gradients

@@ -98,7 +98,12 @@ void attention(const void* arguments, const Tile& tile, Result&) {
       static_cast<AttentionPosition*>(tile.operands[At::position])->visible;
   const std::size_t step = attention_keys(args.columns, args.value_columns);
   for (std::size_t i = 0; i < args.lanes; ++i) {
-    const Lane q{static_cast<float*>(tile.operands[At::q]) + i, args.lanes};
+    std::vector<float> query(args.columns);
+    for (std::size_t c = 0; i < args.rows && c < args.columns; ++c) {
+      query[c] = Format::widen(static_cast<typename Format::Element*>(
+          tile.operands[At::q])[i * args.columns + c]);
+    }
+    const Lane q{query.data(), 1};
     const Lane state{static_cast<float*>(tile.partial) + i, args.lanes};
     float& max = state[AttentionState::kMax];
     float& sum = state[AttentionState::kSum];
@@ -280,19 +285,30 @@ void sum_lines(const void* arguments, const Tile& tile, Result&) {
 
 template <class Format>
 void unpack(const void* arguments, const Tile& tile, Result&) {
+  using At = AttentionSumOperand;
   const auto& args = *static_cast<const AttentionArgs*>(arguments);
-  auto* x = static_cast<typename Format::Element*>(
-      tile.operands[AttentionUnpackOperand::x]);
-  const auto* packed =
-      static_cast<float*>(tile.operands[AttentionUnpackOperand::packed]);
-  for (std::size_t panel = 0; panel < tile.count; ++panel) {
-    for (std::size_t i = 0; i < args.rows; ++i) {
-      for (std::size_t c = 0; c < args.columns; ++c) {
-        *x++ = Format::narrow(packed[c * args.lanes + i] * args.scale + 0.0f);
+  const Operand& to = tile.layout[At::x];
+  const Operand& layout = tile.layout[At::terms];
+  auto* x = static_cast<std::byte*>(tile.operands[At::x]);
+  auto* sum = static_cast<float*>(tile.operands[At::sum]);
+  const auto* terms = static_cast<const float*>(tile.operands[At::terms]);
+  const std::size_t floats = args.columns * args.lanes;
+  for (std::size_t unit = 0; unit < tile.count; ++unit) {
+    for (std::size_t i = 0; i < floats; ++i) {
+      float total = args.continues != 0 ? sum[unit * floats + i] : 0;
+      for (std::size_t line = 0; line < layout.lines(); ++line) {
+        total +=
+            terms[(unit * layout.unit_step + line * layout.line_step) / 4 + i];
+      }
+      const std::size_t column = i / args.lanes, row = i % args.lanes;
+      if (x == nullptr) {
+        sum[unit * floats + i] = total;
+      } else if (row < args.rows) {
+        reinterpret_cast<typename Format::Element*>(
+            x + unit * to.unit_step + row * to.line_step)[column] =
+            Format::narrow(total * args.scale + 0.0f);
       }
     }
-    packed +=
-        tile.layout[AttentionUnpackOperand::packed].unit_step / sizeof(float);
   }
 }
 
