@@ -367,10 +367,10 @@ TRANSFORMS = {
 
 
 # PyTorch has no forward derivative of its attention, of grid_sample and of 16-bit glu, no
-# second one of attention and hardsigmoid, and no DTensors of logsigmoid, of gradients of
-# four others, and convolutions that are not distributed by image.
+# second one of attention and hardsigmoid, and no DTensors of logsigmoid and prelu, of
+# gradients of four others, and convolutions that are not distributed by image.
 REFUSED = {("DTensor", "conv2d"), ("DTensor", "conv_transpose1d"),
-           ("DTensor", "logsigmoid"), ("create_graph", "attention"),
+           ("DTensor", "logsigmoid"), ("DTensor", "prelu"), ("create_graph", "attention"),
            ("create_graph", "hardsigmoid"), ("hessian", "hardsigmoid"),
            *(("DTensor", operator) for operator in (
                "hardsigmoid", "hardswish", "hardtanh", "relu6")),
