@@ -90,7 +90,7 @@ struct Loss : Binary {
     const VF d = hn::Abs(hn::Sub(x, z));
     const VF m = hn::IfThenElse(hn::Lt(n.gamma, d), n.gamma, d);
     const VF rest = hn::Sub(d, hn::Mul(m, hn::Set(DF(), 0.5f)));
-    return hn::Mul(hn::Mul(m, rest), n.alpha);
+    return hn::Mul(hn::Mul(m, n.alpha), rest);
   }
 };
 struct ScaledRelu : Binary {

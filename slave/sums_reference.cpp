@@ -128,8 +128,8 @@ float pointwise_value(const PointwiseArgs& args, float x, float z) {
       const float d = std::fabs(x - z);
       const float m = args.gamma < d ? args.gamma : d;
       const float rest = d - m * 0.5f;
-      const float product = m * rest;
-      return product * args.alpha;
+      const float product = m * args.alpha;
+      return product * rest;
     }
     case A::scaled_relu:
       return 0 < x ? x : x * z;

@@ -36,9 +36,12 @@ struct SumShape {
 /// @param[out] sums [outer, inner]
 /// @param machine where to run; null: the default machine
 /// @param factor the data of an array like x, by whose elements the terms are
-///   multiplied, in double; may be x.data; needs an `inner` of 1; null: 1
-/// @param limit null, or with a factor, what makes the terms losses: m * (d -
-///   m / 2), where d is |x - factor| and m is min(d, *limit), in double
+///   multiplied, in double, unless there is a limit; may be x.data; needs an
+///   `inner` of 1; null: 1
+/// @param limit null, or the address of a number, which needs a factor: then
+///   the terms are the losses m * (d - m / 2), where d is |x - factor| and m is
+///   min(d, *limit), in double; the number is not checked, and if it is
+///   infinity, the loss of an infinite difference is nan
 SWAMP_API void sum(const Tensor& x, const SumShape& shape, double* sums,
                    Machine* machine = nullptr, const void* factor = nullptr,
                    const float* limit = nullptr);

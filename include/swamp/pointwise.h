@@ -27,12 +27,12 @@ enum class Pointwise {
   product,       ///< x * z
   /// (d * alpha) * beta, where d is x - z limited to -gamma and gamma
   difference,
-  /// (m * (d - m / 2)) * alpha, where d is |x - z| and m is min(d, gamma)
+  /// (m * alpha) * (d - m / 2), where d is |x - z| and m is min(d, gamma)
   loss,
   scaled_relu,    ///< x, or of numbers up to 0 x * z
-  above,          ///< z, or 0 if x is up to alpha
+  above,          ///< 0 if x <= alpha, otherwise z, also if x is nan
   between,        ///< z * gamma if alpha < x and x < beta, otherwise 0
-  leaky_gradient  ///< z, or of x up to 0 and nan z * alpha
+  leaky_gradient  ///< z if x > 0, otherwise z * alpha, also if x is nan
 };
 
 /// PointwiseOptions selects the function, and where z is: functions with z need

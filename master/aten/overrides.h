@@ -104,7 +104,7 @@ std::int64_t set_unreproducible(std::int64_t value);
 
 // is_one() returns whether a factor changes nothing.
 inline bool is_one(const at::Scalar& factor) {
-  return !factor.isBoolean() && factor.equal(1);
+  return !factor.isBoolean() && !factor.isComplex() && factor.equal(1);
 }
 
 // A launch, or a copy to float32, takes longer than PyTorch's kernels of

@@ -164,11 +164,14 @@ bool find_second(const Tensor& x, const Tensor& z, PointwiseOptions& options,
 }
 
 // result_of() has the order of x in memory. As PyTorch's, a contiguous one has
-// the strides of a new tensor, also in dimensions of one element.
-Tensor result_of(const Tensor& x) {
-  return x.is_contiguous() ? at::empty(x.sizes(), x.options())
-                           : at::empty_like(x);
+// the strides of a new tensor, also in dimensions of one element, unless its
+// function keeps those of x.
+Tensor result_of(const Tensor& x, bool keeps_strides = false) {
+  return x.is_contiguous() && !keeps_strides ? at::empty(x.sizes(), x.options())
+                                             : at::empty_like(x);
 }
+template <class Function>
+inline constexpr bool kKeepsStrides = false;
 
 // run() computes y, which has the order of x in memory.
 void run(const Tensor& x, const Tensor& y, const PointwiseOptions& options,
@@ -194,7 +197,7 @@ struct Unary {
     if (is_taken(x)) options = Function::options(x.scalar_type(), args...);
     if (!options) return kStock(x, args...);
     const Guard guard;
-    const Tensor y = result_of(x);
+    const Tensor y = result_of(x, kKeepsStrides<Function>);
     run(x, y, *options);
     return y;
   }
@@ -264,6 +267,8 @@ struct HardTanh {
                             high.to<float>(), 1};
   }
 };
+template <>
+inline constexpr bool kKeepsStrides<HardTanh> = true;
 struct Relu {
   static OptionalOptions options(at::ScalarType type) {
     return Clamp::options(type, Scalar(0), {});
@@ -286,8 +291,11 @@ struct LeakyRelu {
     if (slope.isComplex()) return {};
     return PointwiseOptions{Pointwise::leaky_relu, slope.to<float>()};
   }
-  static OptionalOptions gradient(at::ScalarType, const Scalar& slope, bool) {
+  static OptionalOptions gradient(at::ScalarType, const Scalar& slope,
+                                  bool is_result) {
     if (slope.isComplex()) return {};
+    // The sign of the result says that of x only if the slope is not negative.
+    if (is_result && !(slope.toDouble() >= 0)) return {};
     return PointwiseOptions{Pointwise::leaky_gradient, slope.to<float>()};
   }
 };
@@ -326,7 +334,7 @@ std::optional<Tensor> outer(const Tensor& row, const Tensor& column,
       row.dim() == 0 || column.dim() < 2 || column.size(-1) != 1 ||
       row.size(-1) != row.numel() || row.numel() < kLeastColumns ||
       row.dim() > column.dim() || row.stride(-1) != 1 ||
-      !is_aligned(address_of(row), 2) ||
+      !is_aligned(address_of(row), 2) || !is_aligned(address_of(column), 2) ||
       row.numel() * column.numel() < kLeastElements) {
     return {};
   }
@@ -348,38 +356,43 @@ std::optional<Tensor> outer(const Tensor& row, const Tensor& column,
 
 // set_number() sets the function of x alone that a sum with a number, or a
 // product, is; it returns false if z is no number. PyTorch rounds that of a sum
-// to the dtype, and refuses one beyond it.
-bool set_number(const Tensor& x, const Tensor& z, PointwiseOptions& options) {
+// to the dtype, and a factor that `is_first`, and refuses one beyond it.
+bool set_number(const Tensor& x, const Tensor& z, PointwiseOptions& options,
+                bool is_first) {
   const bool is_sum = options.function == Pointwise::sum;
   if (z.dim() != 0 || (!is_sum && options.function != Pointwise::product)) {
     return false;
   }
   const std::optional<float> number = number_of(z);
   if (!number) return false;
+  float rounded = *number;
+  if (is_sum || is_first) {
+    rounded = x.scalar_type() == at::kHalf ? float{at::Half(*number)}
+                                           : float{at::BFloat16(*number)};
+    if (std::isinf(rounded) && !std::isinf(*number)) return false;
+  }
   options.function = Pointwise::affine;
   if (is_sum) {
-    const float rounded = x.scalar_type() == at::kHalf
-                              ? float{at::Half(*number)}
-                              : float{at::BFloat16(*number)};
-    if (std::isinf(rounded) && !std::isinf(*number)) return false;
     options.beta *= rounded;
   } else {
-    options.alpha = *number;
+    options.alpha = rounded;
     options.beta = -0.0f;
   }
   return true;
 }
 
-// with_second() is a function of x and z in the shape of x; nothing if it stays
-// PyTorch's.
+// with_second() returns a function of x and z in the shape of x; nothing if it
+// stays PyTorch's. `is_first` is whether z is PyTorch's first operand.
 std::optional<Tensor> with_second(const Tensor& x, const Tensor& z,
-                                  PointwiseOptions options) {
+                                  PointwiseOptions options,
+                                  bool is_first = false) {
   Second second;
-  if (!is_taken(x) ||
-      (!set_number(x, z, options) && !find_second(x, z, options, second))) {
+  if (!is_taken(x) || (!set_number(x, z, options, is_first) &&
+                       !find_second(x, z, options, second))) {
     return {};
   }
-  const Tensor y = result_of(x);
+  const Tensor y = result_of(x, options.matrix == nullptr ||
+                                    options.function == Pointwise::scaled_relu);
   run(x, y, options, second.columns);
   return y;
 }
@@ -398,14 +411,15 @@ std::optional<Tensor> binary(const Tensor& a, const Tensor& b,
     if (auto y = outer(a, b, options)) return y;
   }
   return is_first ? with_second(a, b, options)
-                  : with_second(b, a, swapped(options));
+                  : with_second(b, a, swapped(options), true);
 }
 
 bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
   if (!is_taken(x)) return false;
   const Guard guard;
   Second second;
-  if (!set_number(x, z, options) && !find_second(x, z, options, second)) {
+  if (!set_number(x, z, options, false) &&
+      !find_second(x, z, options, second)) {
     return false;
   }
   at::assert_no_partial_overlap(x, z);
@@ -413,18 +427,26 @@ bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
   return true;
 }
 
-// PyTorch's sum of a 16-bit alpha is a fused multiply-add.
+// is_plain_sum() returns whether swamp adds or subtracts. PyTorch's sum with
+// another alpha is a fused multiply-add, and it does not subtract truth values.
+bool is_plain_sum(int sign, const Tensor& a, const Tensor& b,
+                  const Scalar& alpha) {
+  return is_one(alpha) && (sign == 1 || (a.scalar_type() != at::kBool &&
+                                         b.scalar_type() != at::kBool));
+}
+
 template <int kSign,
           Tensor (*kStock)(const Tensor&, const Tensor&, const Scalar&)>
 Tensor sum(const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_one(alpha)) {
+  if (is_plain_sum(kSign, a, b, alpha)) {
     if (auto y = binary(a, b, {Pointwise::sum, 1, kSign})) return *y;
   }
   return kStock(a, b, alpha);
 }
 template <int kSign, Tensor& (*kStock)(Tensor&, const Tensor&, const Scalar&)>
 Tensor& sum_(Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_one(alpha) && binary_(a, b, {Pointwise::sum, 1, kSign})) {
+  if (is_plain_sum(kSign, a, b, alpha) &&
+      binary_(a, b, {Pointwise::sum, 1, kSign})) {
     return a;
   }
   return kStock(a, b, alpha);
@@ -459,6 +481,8 @@ struct Mse {
 struct Huber {
   static OptionalLoss of(double delta) { return loss_of(delta, false); }
 };
+template <>
+inline constexpr bool kKeepsStrides<Huber> = true;
 struct SmoothL1 {
   static OptionalLoss of(double beta) { return loss_of(beta, true); }
 };
@@ -469,7 +493,7 @@ struct Losses {
                              Args...)>
   static Tensor value(const Tensor& x, const Tensor& target,
                       std::int64_t reduction, Args... args) {
-    const OptionalLoss loss = loss_for(x, target, args...);
+    const OptionalLoss loss = loss_for(x, target, reduction, args...);
     if (!loss) return kStock(x, target, reduction, args...);
     const Guard guard;
     // The loss of an infinite difference is not nan.
@@ -478,7 +502,7 @@ struct Losses {
     if (reduction == at::Reduction::None) {
       PointwiseOptions options{Pointwise::loss, static_cast<float>(loss->scale),
                                1, limit, const_data(target)};
-      const Tensor y = result_of(x);
+      const Tensor y = result_of(x, kKeepsStrides<Function>);
       run(x, y, options);
       return y;
     }
@@ -491,17 +515,18 @@ struct Losses {
     });
     return at::scalar_tensor(sum * scale_of(*loss, x, reduction), x.options());
   }
-  // The incoming gradient is one number; of another one it is PyTorch's, whose
-  // result is contiguous.
+  // Swamp computes it if the incoming gradient is one number and x is
+  // contiguous, as PyTorch's result always is.
   template <Tensor (*kStock)(const Tensor&, const Tensor&, const Tensor&,
                              std::int64_t, Args...)>
   static Tensor gradient(const Tensor& grad, const Tensor& x,
                          const Tensor& target, std::int64_t reduction,
                          Args... args) {
     const Guard guard;
-    const OptionalLoss loss = loss_for(x, target, args...);
+    const OptionalLoss loss = loss_for(x, target, reduction, args...);
     std::optional<float> number;
-    if (loss && x.is_contiguous() && is_plain(grad, x.scalar_type())) {
+    if (loss && x.is_contiguous() && is_plain(grad, x.scalar_type()) &&
+        (grad.dim() == 0 || grad.sizes() == x.sizes())) {
       number = number_of(grad);
     }
     if (number) {
@@ -517,8 +542,12 @@ struct Losses {
 
  private:
   static OptionalLoss loss_for(const Tensor& x, const Tensor& target,
-                               Args... args) {
-    if (!is_taken(x) || !is_like(target, x)) return {};
+                               std::int64_t reduction, Args... args) {
+    if (!is_taken(x) || !is_like(target, x) ||
+        (reduction != at::Reduction::None && reduction != at::Reduction::Mean &&
+         reduction != at::Reduction::Sum)) {
+      return {};
+    }
     return Function::of(args...);
   }
   static double scale_of(const DifferenceLoss& loss, const Tensor& x,

@@ -360,6 +360,7 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
     const auto add = [&](const std::string& name) {
       if (!added.insert(name).second) return;
       Row one = row;
+      // Forms that write to `out` or in place stay of 16 bits.
       if (name != whole) one.widened = 0;
       m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
                                std::make_unique<Kernel>(one, warned)));
@@ -378,8 +379,7 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
                       overload =
                           dot == whole.size() ? "" : whole.substr(dot + 1);
     add_if_it_exists(name + "_", overload);
-    // The form that writes to `out` stays of 16 bits.
-    if (row.types == 0) return;
+    if (row.types == 0) return;  // nothing to report
     for (const char* out : {"out", "grad_input", "output"}) {
       if (overload.empty() || !add_if_it_exists(name, overload + "_" + out)) {
         add_if_it_exists(name, out);

@@ -35,7 +35,7 @@ float formula(const PointwiseOptions& o, float x, float z) {
     case Pointwise::difference:
       return d * o.alpha * o.beta;
     case Pointwise::loss:
-      return std::abs(d) * (std::abs(x - z) - std::abs(d) / 2) * o.alpha;
+      return std::abs(d) * o.alpha * (std::abs(x - z) - std::abs(d) / 2);
     case Pointwise::scaled_relu:
       return x > 0 ? x : x * z;
     case Pointwise::above:

@@ -341,6 +341,10 @@ class Pointwise(TestCase):
         "inf": lambda x: x * float("-inf"), "1e39": lambda x: x * 1e39,
         "2^60": lambda x: x + 2 ** 60, "complex": lambda x: x * 1j, "half": lambda x: x * torch.tensor(0.3, dtype=x.dtype),
         "double": lambda x: x * torch.tensor(0.3, dtype=torch.float64),
+        "double first": lambda x: torch.tensor(0.3, dtype=torch.float64) * x,
+        "large first": lambda x: torch.tensor(1e5) * x, "add truth": lambda x: x + True,
+        "minus truth": lambda x: x - True, "from truth": lambda x: torch.tensor(True) - x,
+        "sub_ truth": lambda x: x.sub_(True), "complex alpha": lambda x: x.add(1, alpha=1 + 0j),
         "alpha": lambda x: x.add(3, alpha=0.3), "one of itself": lambda x: x.mul_(x[0, 0]),
         "hardsigmoid": F.hardsigmoid, "leaky_relu": lambda x: F.leaky_relu(x, 0.01),
         "leaky_relu_": lambda x: F.leaky_relu(x, -2, inplace=True)}
@@ -387,10 +391,21 @@ class Pointwise(TestCase):
             image = randn(2, 8, 20, 30, dtype=dtype).to(memory_format=torch.channels_last)
             for other in (image.flip(0), image.contiguous(), image[:, :, :1, :1], image.float()):
                 self.compare(self.BINARY, lambda: [image.clone(), other])
+            # Dimensions of one element with other strides than those of a new tensor.
+            for x in (*(torch.randn(shape).to(dtype, memory_format=torch.channels_last)
+                        for shape in ((8, 1, 20, 30), (8, 1024, 1, 1))),
+                      randn(2, 100, 1, 64, dtype=dtype).transpose(1, 2)):
+                self.compare(self.UNARY, lambda: [x.clone()])
+                for other in (x.flip(0), x[:, :, :1, :1], x[:1], x[0, 0, 0]):
+                    self.compare(self.BINARY, lambda: [x.clone(), other])
+                for name in self.LOSSES:
+                    stock, ours = both(lambda: getattr(F, name)(x, x.flip(0), reduction="none"))
+                    self.assertEqual(ours.stride(), stock.stride(), name)
 
     GRADIENTS = {
         "threshold_backward": [(0,), (-0.3,)], "hardtanh_backward": [(-1, 1), (0, 6)],
-        "hardsigmoid_backward": [()], "leaky_relu_backward": [(0.01, False), (0.3, True)]}
+        "hardsigmoid_backward": [()], "leaky_relu_backward": [(0.01, False), (0.3, True),
+                                                           (-0.1, True), (-0.1, False)]}
 
     def test_gradients(self):
         """Of any layout, also of another one than the incoming gradient's, they have
@@ -448,10 +463,13 @@ class Pointwise(TestCase):
                     self.assertTrue((found == float("inf")).all())
             small = randn(3, 4, dtype=dtype)
             for name in self.LOSSES:
-                call = getattr(F, name)
+                call, more = getattr(F, name), self.LOSSES[name][0]
                 assert_as_stock(self, {
                     "small": lambda: call(small, small.flip(0)),
                     "wrong": lambda: call(x, x.double()[:3]),
+                    "reduction": lambda: getattr(torch.ops.aten, name)(x, -x, 3),
+                    "gradient": lambda: getattr(torch.ops.aten, name + "_backward")(
+                        small[0, 0].expand(4), x, -x, 1, *more),
                     "empty": lambda: call(small[:0], small[:0])})
 
     def test_sums_by_indices(self):

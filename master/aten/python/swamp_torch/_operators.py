@@ -57,7 +57,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             products of two tensors or with a number, ``clamp``, ``prelu``,
             ``hardswish``; ``relu``, ``hardtanh``, ``leaky_relu``, ``hardsigmoid``,
             ``mse_loss``, ``huber_loss`` and ``smooth_l1_loss`` with their gradients (of
-            losses by one number). PyTorch's in float32, rounded once, are ``nll_loss``
+            losses, if the incoming gradient is one number). PyTorch's in float32, rounded once, are ``nll_loss``
             and ``cross_entropy`` of class probabilities, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
             ``max`` and ``min`` along a dimension, ``logsumexp``, ``var``, ``std``,
