@@ -258,6 +258,7 @@ struct AttentionForward : Attention {
         0, queries.heads, [](auto...) { return true; }, write);
   }
 
+  // find_lost_lse() computes LogSumExp::low of each query for its `lse`.
   void find_lost_lse(const float* lse, slave::AttentionDot* dots) {
     const auto is_large = [&](std::size_t i) {
       return slave::has_lost_lse(lse[i], q.dtype == kFloat32);

@@ -116,8 +116,8 @@ struct Panels : ProductCall {
     return blocks_of_runs(blocks, kBlockWords * term_words);
   }
   // blocks_of_runs() returns blocks of terms that are of one run of b's rows.
-  // Those of several runs have a run each, if it is not much longer than
-  // `most`.
+  // If a run is not much longer than `most`, each block is one run; otherwise a
+  // launch has terms of one run only.
   Blocks blocks_of_runs(Blocks blocks, std::size_t most) const {
     if (b_runs().begins == nullptr) return blocks;
     const std::size_t run = b_runs().length;
@@ -126,10 +126,14 @@ struct Panels : ProductCall {
       blocks.terms_of_a = static_cast<std::uint32_t>(run);
     } else {
       blocks.terms = std::min(blocks.terms, run);
+      blocks.terms_of_a =
+          std::min(blocks.terms_of_a, static_cast<std::uint32_t>(run));
     }
     return blocks;
   }
-  Runs b_runs() const { return gather == nullptr ? Runs{} : gather->b_rows; }
+  Runs b_runs() const {
+    return gather == nullptr || terms() == 0 ? Runs{} : gather->b_rows;
+  }
   static constexpr std::size_t kRowsBytes = std::size_t{32} << 20;
 
   // Few slaves divide a result into wide parts.
@@ -161,10 +165,10 @@ struct Panels : ProductCall {
   Blocks blocks_of_ldm() const {
     for (std::uint32_t most = 512; most >= 2; most /= 2) {
       const std::size_t block = whole_blocks(most);
-      const Blocks blocks = blocks_of_runs(
-          {std::min(block, terms()), 1, slave::kMaxProductRows,
-           static_cast<std::uint32_t>(block), false, false},
-          block - block / 2);
+      const Blocks blocks =
+          blocks_of_runs({std::min(block, terms()), 1, slave::kMaxProductRows,
+                          static_cast<std::uint32_t>(block), false, false},
+                         block - block / 2);
       if (fits(blocks)) return blocks;
     }
     refuse("a", "a product",
@@ -514,20 +518,21 @@ void product_by_panels(const ProductCall& call) {
   const Panels panels{call};
   if (!panels.has_shared_left()) return panels.by_panels();
   // The transposes are products with the same right factor, which is packed
-  // once. The kernel reads the rows of the left ones where they lie if they are
-  // float32.
-  std::vector<std::size_t> terms;
-  for (std::size_t t = 0; t < call.terms(); ++t) {
-    terms.push_back(t * call.b.row_step);
+  // once.
+  Panels transposed{call};
+  transposed.transpose();
+  const Panels& packed = panels.is_ragged() ? transposed : panels;
+  if (call.a.dtype != kFloat32) return packed.by_panels();
+  // The kernel reads the rows of the left factors where they lie.
+  std::vector<std::size_t> terms(call.terms());
+  for (std::size_t t = 0; t < terms.size(); ++t) {
+    terms[t] = t * call.b.row_step;
   }
   const std::size_t first = 0;
   const Gather gather{{&first, call.out.columns}, {terms.data(), 1}};
-  Panels transposed{call};
-  transposed.transpose();
-  transposed.gather = &gather;
-  const bool in_place = call.a.dtype == kFloat32 && transposed.can_gather();
-  if (!in_place) transposed.gather = nullptr;
-  (in_place || panels.is_ragged() ? transposed : panels).by_panels();
+  Panels in_place = transposed;
+  in_place.gather = &gather;
+  (in_place.can_gather() ? in_place : packed).by_panels();
 }
 
 }  // namespace swamp::master

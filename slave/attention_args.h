@@ -122,7 +122,7 @@ struct AttentionOutputOperand {
 //   of attention_padded(columns) float32. sum' is the lines of terms, added in
 //   order to sum if `continues`, else to 0. x = r(sum' * scale + 0). Without x,
 //   sum' is stored in sum.
-// attention_unpack: the same, but a unit is `columns` columns of a panel of
+// attention_unpack: as attention_sum, but a unit is `columns` columns of a panel of
 //   `rows` rows, as in attention_pack: sum and a line of terms have `lanes`
 //   float32 for each column, x (lines) has the part of each row.
 struct AttentionDotOperand {

@@ -295,9 +295,12 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
   const hn::Rebind<Element, DF> d;
   const VF alpha = hn::Set(df, args.alpha), beta = hn::Set(df, args.beta);
   const bool by_column = out_at.row == 1 && out_at.column != 1;
-  // Rows that fill the vectors of columns.
+  // Rows, rounded up to whole vectors, in which a column is stored.
   constexpr std::size_t kAll = (kMaxProductRows + kLanes - 1) / kLanes * kLanes;
   float all[kAll][kProductLanes];
+  for (std::size_t r = rows; by_column && r % kLanes != 0; ++r) {
+    std::fill(all[r], all[r] + kProductLanes, 0.0f);
+  }
   Element* const first = out;
   for (std::size_t r = 0; r < rows; ++r) {
     const float* const sum = sums.data + r * sums.row;

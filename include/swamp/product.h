@@ -62,7 +62,8 @@ struct Gather {
   Runs rows;     ///< places of the rows
   Runs columns;  ///< places of the columns; length 1 in one of the two
   /// Without `begins` the rows of b are at steps. Otherwise row r is at
-  /// begins[r / length] + r % length * b.row_step, and the length is even.
+  /// begins[r / length] + r % length * b.row_step. The length is even; there is
+  /// one begin for each run, of which the last may have fewer rows.
   Runs b_rows = {};
 };
 

@@ -20,8 +20,8 @@
 namespace swamp::test {
 namespace {
 
-// Of `gathered` the columns lie in runs, of `runs_of_rows` the rows. The rows of
-// `images` are Gather::b_rows.
+// Of `gathered` the columns lie in runs, of `runs_of_rows` the rows. The rows
+// of `images` are Gather::b_rows.
 enum class Layout {
   rows,
   columns,
@@ -65,8 +65,9 @@ struct Array {
         matrices.batch_step = 0;
         break;
       case Layout::images:
-        // Several are a part of the terms, or parts are of one.
-        gather.b_rows.length = rows < 4000 ? 14 : 2600;
+        // Several are a part of the terms, parts are of one, or a block of LDM
+        // is longer than one and shorter than two.
+        gather.b_rows.length = rows == 500 ? 400 : rows < 4000 ? 14 : 2600;
         matrices.row_step = 1;
         matrices.column_step = gather.b_rows.length;
         elements = 0;
@@ -145,9 +146,9 @@ struct Array {
              c % gather.columns.length;
     }
     const std::size_t run = gather.b_rows.length;
-    const std::size_t row =
-        b_row_begins.empty() ? r * matrices.row_step
-                             : b_row_begins[r / run] + r % run;
+    const std::size_t row = b_row_begins.empty()
+                                ? r * matrices.row_step
+                                : b_row_begins[r / run] + r % run;
     return i * matrices.batch_step + row + c * matrices.column_step;
   }
   float operator()(std::size_t i, std::size_t r, std::size_t c) const {
@@ -386,6 +387,8 @@ TEST(Product, BitsOfScalarLoop) {
       {2, 70, 35, 41, Layout::runs_of_rows},
       {2, 23, 70, 53, Layout::gathered, Layout::images},
       {1, 15, 33, 84, Layout::runs_of_rows, Layout::images, gaps},
+      {1, 20, 24, 500, Layout::runs_of_rows, Layout::images},
+      {1, 20, 24, 0, Layout::runs_of_rows, Layout::images},
       {3, 40, 53, 262, shared, rows, rows},
       {1, 29, 70, 131, rows, columns, rows, 32},
       {1, 13, 33, 700, columns, rows, gaps, 128},
