@@ -567,7 +567,8 @@ def main():
             print(offload.table(offload.measure(name, options, naive, swamp)))
         return
     if options.part == "operators":
-        rows.slow_operators(options)
+        import operators
+        operators.print_table(options)
         return
     results = {"steps": {}, "alone": {}, "unscale": {}, "rows": {}, "others": {}}
     lists = options.list or list(LISTS)

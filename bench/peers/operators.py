@@ -1,0 +1,98 @@
+"""Operators of models whose 16-bit kernels in PyTorch are slow: see run."""
+import functools
+
+import torch
+import torch.nn.functional as F
+
+import rows
+
+OURS, FORWARD, FLOAT32 = "swamp", "swamp (forward)", "PyTorch's float32"
+# Operators that take a few operations have SMALL tensors.
+IMAGES, TOKENS_BY_WIDTH, SMALL = (8, 64, 28, 28), (512, 768), (96, 768)
+ROWS_BACK = torch.arange(96).flip(0)
+LOSSES = {"mse_loss": F.mse_loss, "smooth_l1_loss": F.smooth_l1_loss,
+          "huber_loss": F.huber_loss}
+# Whose kernels they are after enable(half_precision=True), the call, and the shapes of
+# its tensors.
+OPERATORS = {
+    "pow 2": ("float16: swamp", lambda x: x.pow(2), TOKENS_BY_WIDTH),
+    "pow 3": (OURS, lambda x: x.pow(3), TOKENS_BY_WIDTH),
+    "pow 0.5": ("float16: PyTorch's sqrt", lambda x: x.abs().pow(0.5), TOKENS_BY_WIDTH),
+    "norm": ("float16: swamp", torch.norm, TOKENS_BY_WIDTH),
+    "normalize": ("float16: swamp", F.normalize, TOKENS_BY_WIDTH),
+    "cosine_similarity": ("float16: swamp", F.cosine_similarity, TOKENS_BY_WIDTH,
+                          TOKENS_BY_WIDTH),
+    "group_norm": ("float16: swamp", lambda x, w, b: F.group_norm(x, 8, w, b), IMAGES,
+                   (64,), (64,)),
+    "gelu": ("float16: swamp (backward)", F.gelu, TOKENS_BY_WIDTH),
+    "argmax": (FLOAT32, lambda x: x.argmax(-1), TOKENS_BY_WIDTH),
+    "max_pool1d": (FLOAT32, lambda x: F.max_pool1d(x, 2), (8, 64, 512)),
+    "grid_sample": (FLOAT32, lambda x, g: F.grid_sample(x, g / 3, align_corners=False),
+                    IMAGES, (8, 28, 28, 2)),
+    "grid_sample 3d": (FLOAT32, lambda x, g: F.grid_sample(
+        x, g / 3, align_corners=False), (2, 16, 8, 14, 14), (2, 8, 14, 14, 3)),
+    "unfold": (FLOAT32 + " (backward)", lambda x: F.unfold(x, 3, padding=1), IMAGES),
+    "embedding_bag": (FLOAT32 + " (backward)", lambda w: F.embedding_bag(
+        torch.arange(4096).view(8, 512) % 2048, w), (2048, 768)),
+    "clamp": (FORWARD, lambda x: x.clamp(-0.5, 0.5), SMALL),
+    "relu": (OURS, F.relu, SMALL),
+    "relu6, hardtanh": (OURS, F.relu6, SMALL),
+    "leaky_relu": (OURS, F.leaky_relu, SMALL),
+    "prelu": (FORWARD, F.prelu, (2, 64, 24, 24), (64,)),
+    "hardswish": (FORWARD, F.hardswish, SMALL),
+    "hardsigmoid": (OURS, F.hardsigmoid, SMALL),
+    "x + bias": (FORWARD, torch.add, SMALL, (768,)),
+    "x + y": (OURS, torch.add, SMALL, SMALL),
+    "x + 1": (OURS, lambda x: x + 1, SMALL),
+    "1 - x": (OURS, lambda x: 1 - x, SMALL),
+    "x * 0.5": (OURS, lambda x: x * 0.5, SMALL),
+    "x * y": (OURS, torch.mul, SMALL, SMALL),
+    "x * row": (OURS, torch.mul, SMALL, (768,)),
+    "x * column": (OURS, torch.mul, SMALL, (96, 1)),
+    "outer": (OURS, torch.outer, (96,), (768,)),
+    **{name: (OURS, call, SMALL, SMALL) for name, call in LOSSES.items()},
+    **{name + ", none": (FORWARD, functools.partial(call, reduction="none"), SMALL, SMALL)
+       for name, call in LOSSES.items()},
+    "binary_cross_entropy": (FLOAT32, lambda x, y: F.binary_cross_entropy(
+        x.sigmoid(), y.sigmoid()), SMALL, SMALL),
+    "index_add": (FORWARD, lambda x, y: x.index_add(0, ROWS_BACK, y), SMALL, SMALL),
+    "scatter_add": (FORWARD, lambda x, y: x.scatter_add(
+        0, ROWS_BACK.view(-1, 1).expand(SMALL), y), SMALL, SMALL),
+    "amax": ("PyTorch's of integers", lambda x: x.amax(-1), SMALL),
+    "amin": ("PyTorch's of integers", lambda x: x.amin(-1), SMALL),
+    "max of rows": (FLOAT32 + " (forward)", lambda x: x.max(-1).values, SMALL),
+    "var": (FLOAT32 + " (forward)", torch.var, SMALL),
+    "logsumexp": (FLOAT32 + " (forward)", lambda x: x.logsumexp(-1), SMALL),
+    "interpolate linear": (FLOAT32 + " (forward)", lambda x: F.interpolate(
+        x, scale_factor=2, mode="linear"), (2, 64, 512)),
+    "mv": (OURS, torch.mv, SMALL, (768,)),
+    "dot": ("swamp (float16: with AMX-FP16)", torch.dot, (73728,), (73728,)),
+}
+
+
+def print_table(options):
+    """The table of OPERATORS in Markdown: forward / backward, times over those of
+    float32 tensors with PyTorch's own kernels; of swamp, then of PyTorch."""
+    print("| operator | kernels | bfloat16 | PyTorch's own | float16 | PyTorch's own |\n"
+          "|---|---|--:|--:|--:|--:|")
+    for name, (whose, function, *shapes) in OPERATORS.items():
+        if options.row not in name:
+            continue
+        cases = {}
+        for dtype in rows.DTYPES:
+            torch.manual_seed(1)
+            inputs = [rows.randn(*shape, dtype=dtype).requires_grad_() for shape in shapes]
+            result = function(*inputs)
+            calls = rows.forward_and_backward(
+                functools.partial(function, *inputs), inputs, torch.ones_like(result)
+            )[:1 + result.requires_grad]
+            for i, call in enumerate(calls):
+                cases[f"{dtype} {i} stock"] = call
+                if dtype != torch.float32:
+                    cases[f"{dtype} {i} swamp"] = rows.with_swamp(call, half_precision=True)
+        times = rows.least(cases, options.rounds, options.slice)
+        cells = (" / ".join(
+            f"{times[f'{dtype} {i} {peer}'] / times[f'{torch.float32} {i} stock']:.1f}"
+            for i in range(len(calls)))
+            for dtype in (torch.bfloat16, torch.float16) for peer in ("swamp", "stock"))
+        print(f"| {name} | {whose} | {' | '.join(cells)} |", flush=True)
