@@ -36,9 +36,9 @@ namespace swamp::slave {
 // attention: k (in, rows), v (in, rows), q (constant, the rows of a panel),
 //   mask (in; float32, `lanes` values for each key; absent: none),
 //   AttentionPosition (constant). The units are keys. Partial result:
-//   AttentionState. Keys are
-//   visited in steps of attention_keys(), counted from key 0 of the segment;
-//   with m the largest e_ij of lane i up to and including a step:
+//   AttentionState. Keys are visited in steps of attention_keys(), counted from
+//   key 0 of the segment; with m the largest e_ij of lane i up to and including
+//   a step:
 //     a = E(m of the steps before - m), p_j = E(e_ij - m)
 //     l = fma(l, a, sum of p_j)
 //     o_c = fma(o_c, a, sum of fma(p_j, v_jc)), sums over the keys of the step
@@ -122,9 +122,9 @@ struct AttentionOutputOperand {
 //   of attention_padded(columns) float32. sum' is the lines of terms, added in
 //   order to sum if `continues`, else to 0. x = r(sum' * scale + 0). Without x,
 //   sum' is stored in sum.
-// attention_unpack: as attention_sum, but a unit is `columns` columns of a panel of
-//   `rows` rows, as in attention_pack: sum and a line of terms have `lanes`
-//   float32 for each column, x (lines) has the part of each row.
+// attention_unpack: as attention_sum, but a unit is `columns` columns of a
+//   panel of `rows` rows, as in attention_pack: sum and a line of terms have
+//   `lanes` float32 for each column, x (lines) has the part of each row.
 struct AttentionDotOperand {
   enum : int { g, out, lse, dot, count };
 };
@@ -214,8 +214,8 @@ constexpr std::size_t attention_backward_scratch_bytes(
 }
 
 // attention_unpack_columns() returns the columns of a unit of attention_unpack,
-// a divisor of those of a row: at most 16, and fewer of small panels, which LDM
-// has no room for more of.
+// a divisor of those of a row: at most 16, and fewer for small panels, which are
+// chosen if LDM has little room.
 constexpr std::size_t attention_unpack_columns(std::size_t columns,
                                                std::size_t lanes) noexcept {
   return std::min(columns & (~columns + 1), lanes / 4);

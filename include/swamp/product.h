@@ -63,7 +63,7 @@ struct Gather {
   Runs columns;  ///< places of the columns; length 1 in one of the two
   /// Without `begins` the rows of b are at steps. Otherwise row r is at
   /// begins[r / length] + r % length * b.row_step. The length is even; there is
-  /// one begin for each run, of which the last may have fewer rows.
+  /// one begin for each run; the last run may have fewer rows.
   Runs b_rows = {};
 };
 

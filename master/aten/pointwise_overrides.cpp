@@ -114,10 +114,40 @@ struct Second {
   std::int64_t columns = 1;
 };
 
-// find_second() sets where z is for each element of x; it returns false if it
-// would have to be copied for more than each row.
+// set_number() sets the function of x alone that a sum with a number, or a
+// product, is; it returns false if z is no number. PyTorch rounds a number that
+// is added, and a factor that `is_first`, to the dtype, and refuses one beyond
+// it.
+bool set_number(const Tensor& x, const Tensor& z, PointwiseOptions& options,
+                bool is_first) {
+  const bool is_sum = options.function == Pointwise::sum;
+  if (z.dim() != 0 || (!is_sum && options.function != Pointwise::product)) {
+    return false;
+  }
+  const std::optional<float> number = number_of(z);
+  if (!number) return false;
+  float rounded = *number;
+  if (is_sum || is_first) {
+    rounded = x.scalar_type() == at::kHalf ? float{at::Half(*number)}
+                                           : float{at::BFloat16(*number)};
+    if (std::isinf(rounded) && !std::isinf(*number)) return false;
+  }
+  options.function = Pointwise::affine;
+  if (is_sum) {
+    options.beta *= rounded;
+  } else {
+    options.alpha = rounded;
+    options.beta = -0.0f;
+  }
+  return true;
+}
+
+// find_second() sets the function of a number, or where z is for each element
+// of x; it returns false if it would have to be copied for more than each row.
+// `is_first` is whether z is PyTorch's first operand.
 bool find_second(const Tensor& x, const Tensor& z, PointwiseOptions& options,
-                 Second& second) {
+                 Second& second, bool is_first = false) {
+  if (set_number(x, z, options, is_first)) return true;
   if (!is_plain(z, x.scalar_type()) || z.dim() == 0 || is_lazy(z) ||
       !is_aligned(address_of(z), 2)) {
     return false;
@@ -354,43 +384,13 @@ std::optional<Tensor> outer(const Tensor& row, const Tensor& column,
   return y;
 }
 
-// set_number() sets the function of x alone that a sum with a number, or a
-// product, is; it returns false if z is no number. PyTorch rounds that of a sum
-// to the dtype, and a factor that `is_first`, and refuses one beyond it.
-bool set_number(const Tensor& x, const Tensor& z, PointwiseOptions& options,
-                bool is_first) {
-  const bool is_sum = options.function == Pointwise::sum;
-  if (z.dim() != 0 || (!is_sum && options.function != Pointwise::product)) {
-    return false;
-  }
-  const std::optional<float> number = number_of(z);
-  if (!number) return false;
-  float rounded = *number;
-  if (is_sum || is_first) {
-    rounded = x.scalar_type() == at::kHalf ? float{at::Half(*number)}
-                                           : float{at::BFloat16(*number)};
-    if (std::isinf(rounded) && !std::isinf(*number)) return false;
-  }
-  options.function = Pointwise::affine;
-  if (is_sum) {
-    options.beta *= rounded;
-  } else {
-    options.alpha = rounded;
-    options.beta = -0.0f;
-  }
-  return true;
-}
-
 // with_second() returns a function of x and z in the shape of x; nothing if it
-// stays PyTorch's. `is_first` is whether z is PyTorch's first operand.
+// stays PyTorch's.
 std::optional<Tensor> with_second(const Tensor& x, const Tensor& z,
                                   PointwiseOptions options,
                                   bool is_first = false) {
   Second second;
-  if (!is_taken(x) || (!set_number(x, z, options, is_first) &&
-                       !find_second(x, z, options, second))) {
-    return {};
-  }
+  if (!is_taken(x) || !find_second(x, z, options, second, is_first)) return {};
   const Tensor y = result_of(x, options.matrix == nullptr ||
                                     options.function == Pointwise::scaled_relu);
   run(x, y, options, second.columns);
@@ -418,10 +418,7 @@ bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
   if (!is_taken(x)) return false;
   const Guard guard;
   Second second;
-  if (!set_number(x, z, options, false) &&
-      !find_second(x, z, options, second)) {
-    return false;
-  }
+  if (!find_second(x, z, options, second)) return false;
   at::assert_no_partial_overlap(x, z);
   run(x, x, options, second.columns);
   return true;

@@ -36,7 +36,7 @@ CHECKPOINTS = [(outer, inner) for outer in (None, False, True)
 
 
 class Checkpointed(torch.nn.Module):
-    """Two blocks, of which the first is used three times, twice with one input."""
+    """Two blocks; the first is used three times, twice with one input."""
 
     def __init__(self, config, uses, preserve=True):
         super().__init__()

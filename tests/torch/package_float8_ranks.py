@@ -51,7 +51,7 @@ def sharded_on_rank(rank, ranks, name, options):
 
 
 def idle_on_rank(rank, ranks, name, options):
-    """Gradients of two steps, in the second of which only rank 0 has tokens."""
+    """Gradients of three steps; in the second one only rank 0 has tokens."""
     model = torch.nn.parallel.DistributedDataParallel(make_model(name, options))
     found = []
     for tokens in (16, 16 if rank == 0 else 0, 16):

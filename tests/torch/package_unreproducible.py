@@ -280,8 +280,8 @@ WIDENED = {
     "max.dim": [(65, 70), -1],
     "min.dim": [(65, 7, 10), 0, True],
     "logsumexp": [(65, 7, 10), [0, 2]],
-    **{name + ".correction": [(65, 7, 10), dims] for name in ("std", "var_mean", "std_mean")
-       for dims in ([1],)},
+    **{name + ".correction": [(65, 7, 10), [1]]
+       for name in ("std", "var_mean", "std_mean")},
     "var.correction": [(65, 70), None],
     "upsample_linear1d": [(3, 20, 70), [140], False],
     "binary_cross_entropy": [unit, unit],
