@@ -61,7 +61,7 @@ struct Panels : ProductCall {
 
   // blocks_of_caches() returns blocks that fit into the caches of a CPU.
   Blocks blocks_of_caches() const {
-    constexpr std::size_t kMostTerms = 4096;
+    constexpr std::size_t kLeastTerms = 512, kMostTerms = 4096;
     constexpr std::size_t kBlockWords = 768, kLeastWords = 128;
     // A small result for many slaves: packing b in few panels takes long.
     constexpr std::size_t kFewElements = 16 * 1024;  // for a slave
@@ -84,17 +84,22 @@ struct Panels : ProductCall {
     };
     const bool many = gather == nullptr && has_many_slaves();
     blocks.packs_rows =
-        many && terms() != 0 && packed(out.rows, blocks.terms) <= kRowsBytes &&
+        many && terms() != 0 &&
+        (packed(out.rows, blocks.terms) <= kRowsBytes ||
+         (terms() > kMostTerms &&
+          packed(out.rows + out.columns, kLeastTerms) <= bytes_of_caches(0))) &&
         least_parts * block_panels_of(out.batch, out.rows, terms(), out.columns,
                                       blocks.panels) <=
             blocks.panels;
     if (many && terms() > blocks.terms) {
-      // The terms of several parts, if what is packed stays in the caches.
+      // As many terms as stay in the caches when they are packed: more than
+      // kMostTerms, or fewer, because each part of the columns would pack the
+      // rows of a again.
       const std::size_t lanes =
           out.columns + (blocks.packs_rows ? out.rows : 0);
       const std::size_t step = std::max<std::size_t>(2, scales.terms);
       const std::size_t most = bytes_of_caches(0) / packed(lanes, step) * step;
-      if (most > blocks.terms) {
+      if (most > (blocks.packs_rows ? kLeastTerms : blocks.terms)) {
         const std::size_t parts = divided(terms(), most);
         blocks.terms =
             std::min(terms(), divided(divided(terms(), parts), step) * step);
