@@ -9,6 +9,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/abs.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/abs_cpu_dispatch.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/add_cpu_dispatch.h>
@@ -237,43 +238,57 @@ struct ScatterSum {
   }
 };
 
-// a + value * (b * c), by PyTorch's sum.
+// a + value * (b * c), by PyTorch's sum. Tensors of several dtypes are converted
+// first to the one that PyTorch promotes them to.
 struct SumOfProduct {
-  static bool is_taken(const Tensor& a, const Tensor& b, const Tensor& c,
-                       const Scalar& value) {
-    const ScalarType type = a.scalar_type();
-    return is_reproducible() && is_real(type) && is_plain(b, type) &&
-           is_plain(c, type) && !value.isComplex() &&
-           at::are_expandable(a.sizes(), b.sizes()) &&
-           at::are_expandable(a.sizes(), c.sizes()) &&
-           at::are_expandable(b.sizes(), c.sizes());
+  static ScalarType type_of(const Tensor& a, const Tensor& b, const Tensor& c) {
+    at::native::ResultTypeState state;
+    for (const Tensor* x : {&a, &b, &c}) {
+      state = at::native::update_result_type_state(*x, state);
+    }
+    return at::native::result_type(state);
   }
-  static Tensor product(const Tensor& b, const Tensor& c, const Scalar& value) {
-    const ScalarType type = b.scalar_type();
-    const Tensor found = at::mul(wide(b, type), wide(c, type));
-    return value.equal(1) ? found : at::mul(found, value);
+  // is_taken() takes as `to` where the result is written, if anywhere.
+  static bool is_taken(const Tensor& a, const Tensor& b, const Tensor& c,
+                       const Scalar& value, const Tensor* to = nullptr) {
+    if (!is_reproducible() || value.isComplex() ||
+        !is_plain(b, b.scalar_type()) || !is_plain(c, c.scalar_type())) {
+      return false;
+    }
+    const ScalarType type = type_of(a, b, c);
+    return is_real(type) && at::are_expandable(a.sizes(), b.sizes()) &&
+           at::are_expandable(a.sizes(), c.sizes()) &&
+           at::are_expandable(b.sizes(), c.sizes()) &&
+           (to == nullptr || c10::canCast(type, to->scalar_type()));
+  }
+  static Tensor product(const Tensor& a, const Tensor& b, const Tensor& c,
+                        const Scalar& value) {
+    const ScalarType type = type_of(a, b, c);
+    Tensor found = at::mul(wide(b.to(type), type), wide(c.to(type), type));
+    if (!value.equal(1)) found = at::mul(found, value);
+    // As in Sum.
+    return found.dim() == 0 && a.dim() != 0 ? found.unsqueeze(0) : found;
   }
 
   static Tensor value(const Tensor& a, const Tensor& b, const Tensor& c,
                       const Scalar& value) {
     if (!is_taken(a, b, c, value)) return at::cpu::addcmul(a, b, c, value);
     const Guard guard;
-    return at::add(a, product(b, c, value)).to(a.scalar_type());
+    return at::add(a, product(a, b, c, value)).to(type_of(a, b, c));
   }
   static Tensor& in_place(Tensor& a, const Tensor& b, const Tensor& c,
                           const Scalar& value) {
-    if (!is_taken(a, b, c, value)) return at::cpu::addcmul_(a, b, c, value);
+    if (!is_taken(a, b, c, value, &a)) return at::cpu::addcmul_(a, b, c, value);
     const Guard guard;
-    return a.add_(product(b, c, value));
+    return a.add_(product(a, b, c, value));
   }
   static Tensor& out(const Tensor& a, const Tensor& b, const Tensor& c,
                      const Scalar& value, Tensor& out) {
-    if (!is_taken(a, b, c, value) ||
-        !c10::canCast(a.scalar_type(), out.scalar_type())) {
+    if (!is_taken(a, b, c, value, &out)) {
       return at::cpu::addcmul_outf(a, b, c, value, out);
     }
     const Guard guard;
-    return at::add_out(out, a, product(b, c, value));
+    return at::add_out(out, a, product(a, b, c, value));
   }
 };
 

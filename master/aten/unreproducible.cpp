@@ -18,6 +18,7 @@
 #include <ATen/ops/bitwise_xor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/kaiser_window_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/where.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/util/Exception.h>
@@ -326,6 +327,24 @@ class Kernel final : public c10::OperatorKernel {
   const std::shared_ptr<std::atomic<std::int64_t>> warned_;
 };
 
+// KaiserWindow is in front of the forms of kaiser_window(), whose own kernels
+// have the key BackendSelect, as they have no tensors.
+template <class... Form>
+struct KaiserWindow {
+  static at::Tensor call(std::int64_t length, Form... form,
+                         std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout> layout,
+                         std::optional<at::Device> device,
+                         std::optional<bool> pins) {
+    static std::atomic<std::int64_t> warned{0};
+    if (is_reproducible()) {
+      report_unreproducible("aten::kaiser_window", "the CPU", warned);
+    }
+    return at::compositeexplicitautograd::kaiser_window(length, form..., dtype,
+                                                        layout, device, pins);
+  }
+};
+
 }  // namespace
 }  // namespace unreproducible
 
@@ -393,6 +412,13 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
       add_all(name, {"", list.types, Depends::kCpuAndThreads});
     }
   }
+}
+
+TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  using namespace unreproducible;
+  m.impl("kaiser_window", &KaiserWindow<>::call);
+  m.impl("kaiser_window.periodic", &KaiserWindow<bool>::call);
+  m.impl("kaiser_window.beta", &KaiserWindow<bool, double>::call);
 }
 
 }  // namespace swamp::aten

@@ -105,25 +105,35 @@ class Generation(TestCase):
     @unittest.skipIf(importlib.util.find_spec("transformers") is None,
                      "transformers is not installed (toolchain/torch-clients)")
     def test_transformers(self):
-        """generate() with its cache, of LLaMA and Qwen3, against one call."""
+        """generate() with its cache, of LLaMA and Qwen3, against one call; LLaMA also
+        compiled, with a cache whose size is fixed."""
         import transformers as hf
         sizes = dict(vocab_size=300, hidden_size=64, intermediate_size=176,
                      num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                      head_dim=16, max_position_embeddings=256, pad_token_id=0,
                      bos_token_id=1, eos_token_id=None)
-        for config, model in ((hf.LlamaConfig, hf.LlamaForCausalLM),
-                              (hf.Qwen3Config, hf.Qwen3ForCausalLM)):
-            for dtype in DTYPES:
+        for config, model, compiles in ((hf.LlamaConfig, hf.LlamaForCausalLM, False),
+                                        (hf.Qwen3Config, hf.Qwen3ForCausalLM, False),
+                                        (hf.LlamaConfig, hf.LlamaForCausalLM, True)):
+            for dtype in DTYPES[:2] if compiles else DTYPES:
                 torch.manual_seed(0)
                 policy = model(config(**sizes)).to(dtype).eval()
                 prompt = torch.randint(3, 300, (3, 17))
+                whole, more = policy.forward, {}
+                if compiles:
+                    swamp_torch.transformers.apply(policy)
+                    rotary = policy.model.rotary_emb
+                    rotary.forward = torch.compiler.disable(rotary.forward)
+                    policy.compile(options={"emulate_precision_casts": True})
+                    more["cache_implementation"] = "static"
                 out = policy.generate(prompt, attention_mask=torch.ones_like(prompt),
                                       do_sample=True, max_new_tokens=60,
-                                      output_logits=True, return_dict_in_generate=True)
+                                      output_logits=True, return_dict_in_generate=True,
+                                      **more)
                 sampled = torch.stack(out.logits, 1).log_softmax(-1)
-                scored = policy(out.sequences).logits[:, 16:-1].log_softmax(-1)
+                scored = whole(out.sequences).logits[:, 16:-1].log_softmax(-1)
                 self.assert_same(scored.detach(), sampled.to(scored.dtype),
-                                 (model.__name__, dtype))
+                                 (model.__name__, dtype, compiles))
 
 
 if __name__ == "__main__":

@@ -186,6 +186,11 @@ CALLS = {
     "_weight_norm_interface_backward": (
         backward(lambda x: torch._weight_norm(x, x[:, :1])), torch.bfloat16),
     "mv": (lambda x: x.to_sparse().mv(x[0]), torch.float32),
+    "kaiser_window": (lambda x: torch.kaiser_window(8, dtype=x.dtype), torch.float16),
+    "kaiser_window.periodic": (lambda x: torch.kaiser_window(8, False, dtype=x.dtype),
+                               torch.float32),
+    "kaiser_window.beta": (lambda x: torch.kaiser_window(8, False, 9.0, dtype=x.dtype),
+                           torch.float64),
 }
 for name, lists, states, more in (
         ("adam", 4, ([], STEP), ADAM), ("adamw", 4, ([], STEP), ADAM),
@@ -328,6 +333,7 @@ def size(x):
 
 
 THIRD, MOST = (torch.tensor(x, dtype=torch.float32) for x in (0.3, 0.7))
+STEP_SIZE = torch.tensor(77 / 256)
 # name: a call with two tensors, and its formula in the dtype that it is computed in
 COMPOSED = {
     "add": (lambda x, y: torch.add(x, y, alpha=0.3), lambda x, y: x + y * THIRD),
@@ -343,6 +349,9 @@ COMPOSED = {
     "addcmul": (lambda x, y: torch.addcmul(x, x, y, value=0.3),
                 lambda x, y: x + x * y * THIRD),
     "addcmul 1": (lambda x, y: torch.addcmul(x, x, y), lambda x, y: x + x * y),
+    "addcmul float32": (  # as in torch.optim.ASGD
+        lambda x, y: x.clone().addcmul_(y, STEP_SIZE, value=-1),
+        lambda x, y: x - y * STEP_SIZE.item()),
     "sqrt": (lambda x, y: x.abs().sqrt(), lambda x, y: x.abs().double().sqrt().to(x.dtype)),
     "pow 0.5": (lambda x, y: torch.where(x > 0, x, -0.0) ** 0.5,
                 lambda x, y: torch.where(x > 0, x, -0.0).double().sqrt().to(x.dtype)),

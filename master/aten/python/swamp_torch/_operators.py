@@ -181,7 +181,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     quotients by complex numbers, ``addcdiv``,  complex     CPU, threads
     ``addcmul``, ``lerp``, ``angle``, ``prod``,
     ``cumprod``
-    ``kaiser_window`` (without a warning)       wide        CPU
+    ``kaiser_window``                           all         CPU
     ==========================================  ==========  ============
 
     The type is the one that PyTorch promotes to; ``out=`` counts with what is computed.
