@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "master/row_launch.h"
@@ -30,26 +31,19 @@ Operation row_sums(ScalarType type, const RowSumsArgs& args) {
           static_cast<std::size_t>(args.columns)};
 }
 
-// sum_chunks() adds the chunks of an array of a shape, of its product with
-// `factor`, or of their losses: sums[o, c, i] is the sum of chunk c, of at most
-// `terms` terms.
+// sum_chunks() adds the terms of the chunks of an array of a shape, or joins
+// them: sums[o, c, i] is the sum of chunk c, of at most `terms` terms.
 void sum_chunks(Machine::Impl& machine, const Tensor& x, const void* factor,
-                const float* limit, const SumShape& shape, std::size_t terms,
-                double* sums) {
+                RowSumsArgs::Term term, float limit, const SumShape& shape,
+                std::size_t terms, double* sums) {
   using At = slave::RowSumsOperand;
   const std::size_t bytes = kScalarTypeBytes[x.dtype];
   const std::size_t chunks = divided(shape.terms, terms);
   const std::size_t last = shape.terms - (chunks - 1) * terms;
   const bool is_by_row = shape.inner == 1;
   // All chunks but the last, and the last one.
-  const bool squares =
-      factor == x.data && factor != nullptr && limit == nullptr;
-  const RowSumsArgs::Term term = squares             ? RowSumsArgs::square
-                                 : limit != nullptr  ? RowSumsArgs::loss
-                                 : factor != nullptr ? RowSumsArgs::product
-                                                     : RowSumsArgs::plain;
-  const float most = limit == nullptr ? 0 : *limit;
-  const RowSumsArgs args[] = {{terms, term, most}, {last, term, most}};
+  const bool has_factor = factor != nullptr && term != RowSumsArgs::square;
+  const RowSumsArgs args[] = {{terms, term, limit}, {last, term, limit}};
   Operation operations[2];
   for (int k = 0; k < 2; ++k) {
     operations[k] =
@@ -58,9 +52,7 @@ void sum_chunks(Machine::Impl& machine, const Tensor& x, const void* factor,
                                       static_cast<std::size_t>(args[k].columns),
                                       shape.inner * bytes);
     if (is_by_row) {
-      if (factor == nullptr || squares) {
-        operations[k].remove_operand(At::factor);
-      }
+      if (!has_factor) operations[k].remove_operand(At::factor);
       operations[k].remove_operand(At::shift);
     }
     master::require_ldm("x", {nullptr, 1, terms, x.dtype},
@@ -83,9 +75,7 @@ void sum_chunks(Machine::Impl& machine, const Tensor& x, const void* factor,
     double* const to = sums + (o * chunks + chunk) * shape.inner;
     if (is_by_row) {
       const void* const by =
-          factor == nullptr || squares
-              ? nullptr
-              : static_cast<const std::byte*>(factor) + begin;
+          has_factor ? static_cast<const std::byte*>(factor) + begin : nullptr;
       set(is_last ? 1 : chunks - 1, {from, by, nullptr, to}, is_last);
     } else {
       set(shape.inner, {from, to}, is_last);
@@ -169,7 +159,7 @@ float value_of(const float* values, std::size_t i, float otherwise) {
 }  // namespace
 
 void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
-         const void* factor, const float* limit) {
+         const void* factor, const float* limit, bool narrow) {
   constexpr std::uint32_t kTypes = master::kRowTypes | 1u << kFloat64;
   Checker("x").dtype(x.dtype, kTypes);
   const std::size_t results = shape.outer * shape.inner;
@@ -187,12 +177,29 @@ void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
   if (limit != nullptr && factor == nullptr) {
     master::refuse("limit", "an address", "null, because there is no factor");
   }
+  if (narrow) {
+    Checker("x").dtype(x.dtype, 1u << kFloat16 | 1u << kBFloat16);
+    if (shape.inner != 1) {
+      master::refuse("shape.inner", std::to_string(shape.inner),
+                     "1, because sums are narrow");
+    }
+    if (factor != nullptr && limit == nullptr) {
+      master::refuse("limit", "null",
+                     "an address, because sums with a factor are narrow");
+    }
+  }
   Machine::Impl& impl = master::impl_of(machine);
   if (results == 0) return;
   if (shape.terms == 0) {
     std::fill(sums, sums + results, 0.0);
     return;
   }
+  RowSumsArgs::Term term = narrow && limit != nullptr ? RowSumsArgs::narrow_loss
+                           : narrow            ? RowSumsArgs::narrow_plain
+                           : limit != nullptr  ? RowSumsArgs::loss
+                           : factor == nullptr ? RowSumsArgs::plain
+                           : factor == x.data  ? RowSumsArgs::square
+                                               : RowSumsArgs::product;
   const std::size_t terms = shape.inner == 1 ? kRowTerms : kLineTerms;
   std::size_t scratch = 0;
   for (std::size_t n = divided(shape.terms, terms); n > 1;) {
@@ -204,13 +211,47 @@ void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
   Tensor from = x;
   for (SumShape rest = shape;;) {
     const std::size_t chunks = divided(rest.terms, terms);
-    sum_chunks(impl, from, factor, limit, rest, terms, chunks == 1 ? sums : to);
+    sum_chunks(impl, from, factor, term, limit == nullptr ? 0 : *limit, rest,
+               terms, chunks == 1 ? sums : to);
     if (chunks == 1) return;
     factor = nullptr;
-    limit = nullptr;
+    term = RowSumsArgs::plain;
     from = {to, results * chunks, kFloat64};
     to += results * chunks;
     rest.terms = chunks;
+  }
+}
+
+void row_extremes(const Matrix& x, bool is_smallest, double* extremes,
+                  Machine* machine) {
+  master::require_matrix("x", x);
+  Checker("x").dtype(x.dtype, 1u << kFloat16 | 1u << kBFloat16);
+  master::require_array("extremes", extremes, alignof(double), x.rows);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (x.rows == 0) return;
+  if (x.columns == 0) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    std::fill(extremes, extremes + x.rows, is_smallest ? infinity : -infinity);
+    return;
+  }
+  const std::size_t chunks = divided(x.columns, kRowTerms);
+  double* const found =
+      chunks == 1
+          ? extremes
+          : Workspace::of_this_thread().row_values<double>(x.rows * chunks);
+  sum_chunks(impl, {x.data, x.rows * x.columns, x.dtype}, nullptr,
+             is_smallest ? RowSumsArgs::smallest : RowSumsArgs::largest, 0,
+             {x.rows, x.columns, 1}, kRowTerms, found);
+  if (chunks == 1) return;
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    extremes[i] = found[i * chunks];
+    for (std::size_t c = 1; c < chunks; ++c) {
+      const double next = found[i * chunks + c];
+      if (std::isnan(next) ||
+          (is_smallest ? next < extremes[i] : extremes[i] < next)) {
+        extremes[i] = next;
+      }
+    }
   }
 }
 

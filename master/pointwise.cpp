@@ -15,11 +15,11 @@ using slave::PointwiseOperand;
 namespace {
 
 static_assert(static_cast<int>(Pointwise::sum) == int{PointwiseArgs::sum} &&
-              static_cast<int>(Pointwise::leaky_gradient) + 1 ==
+              static_cast<int>(Pointwise::difference_by) + 1 ==
                   int{PointwiseArgs::count});
 
-// require_second() throws unless z is where the function has it.
-void require_second(const Matrix& x, const PointwiseOptions& options) {
+// require_others() throws unless z and w are where the function has them.
+void require_others(const Matrix& x, const PointwiseOptions& options) {
   const int given = (options.matrix != nullptr ? 1 : 0) +
                     (options.row != nullptr && x.data != nullptr ? 1 : 0) +
                     (options.values != nullptr ? 1 : 0);
@@ -29,11 +29,23 @@ void require_second(const Matrix& x, const PointwiseOptions& options) {
                    std::to_string(given) + " of matrix, row and values",
                    std::to_string(expected) + " with this function");
   }
-  if (options.matrix != nullptr) {
-    Matrix z = x;
-    z.data = const_cast<void*>(options.matrix);
-    master::require_data("options.matrix", z);
+  const bool has_third = options.function >= Pointwise::sum_of_product;
+  if (has_third != (options.third != nullptr) ||
+      (has_third && (options.matrix == nullptr || x.data == nullptr))) {
+    master::refuse("options.third",
+                   options.third == nullptr ? "null" : "an address",
+                   has_third ? "an address, with x and options.matrix, with "
+                               "this function"
+                             : "null with this function");
   }
+  const auto require_like_x = [&](const char* name, const void* data) {
+    if (data == nullptr) return;
+    Matrix other = x;
+    other.data = const_cast<void*>(data);
+    master::require_data(name, other);
+  };
+  require_like_x("options.matrix", options.matrix);
+  require_like_x("options.third", options.third);
   if (options.row != nullptr) {
     master::require_array("options.row", options.row, kScalarTypeBytes[x.dtype],
                           x.columns);
@@ -62,7 +74,7 @@ void pointwise(const Matrix& x, const Matrix& y,
   }
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return;
-  require_second(x, options);
+  require_others(x, options);
   const bool by_row = options.row != nullptr || options.values != nullptr;
   const Matrix units =
       by_row ? x : Matrix{x.data, x.rows * x.columns, 1, x.dtype};
@@ -72,7 +84,8 @@ void pointwise(const Matrix& x, const Matrix& y,
   Operation operation(master::row_kernel<KernelFamily::pointwise>(x.dtype),
                       &args, units.columns);
   const std::initializer_list<const void*> addresses = {
-      x.data, options.matrix, options.row, options.values, y.data};
+      x.data,      options.matrix, options.third,
+      options.row, options.values, y.data};
   int s = 0;
   for (const void* address : addresses) {
     if (address == nullptr) operation.remove_operand(s);

@@ -1,7 +1,8 @@
-// Functions of each element of a matrix, and of another operand, that take a
+// Functions of each element of a matrix, and of other operands, that take a
 // few operations: of 16 bits, compiled once per target by Highway.
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "slave/kernel_table.h"
@@ -35,83 +36,137 @@ struct Numbers {
   VF alpha, beta, gamma;
 };
 
-// Each function is of(x, z, numbers).
+// Each function is of(x, z, w, numbers).
 struct Unary {
-  static constexpr bool kHasSecond = false;
+  static constexpr bool kHasSecond = false, kHasThird = false;
 };
 struct Binary {
-  static constexpr bool kHasSecond = true;
+  static constexpr bool kHasSecond = true, kHasThird = false;
+};
+struct Ternary {
+  static constexpr bool kHasSecond = true, kHasThird = true;
 };
 struct Clamp : Unary {
-  static HWY_INLINE VF of(VF x, VF, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF, VF, const Numbers& n) {
     return limited(x, n.alpha, n.beta);
   }
 };
 struct HardSwish : Unary {
-  static HWY_INLINE VF of(VF x, VF, const Numbers&) {
+  static HWY_INLINE VF of(VF x, VF, VF, const Numbers&) {
     return hn::Div(hn::Mul(x, hard(x)), hn::Set(DF(), 6.0f));
   }
 };
 struct HardSigmoid : Unary {
-  static HWY_INLINE VF of(VF x, VF, const Numbers&) {
+  static HWY_INLINE VF of(VF x, VF, VF, const Numbers&) {
     return hn::Div(hard(x), hn::Set(DF(), 6.0f));
   }
 };
 struct LeakyRelu : Unary {
-  static HWY_INLINE VF of(VF x, VF, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF, VF, const Numbers& n) {
     return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), x, hn::Mul(x, n.alpha));
   }
 };
 struct Affine : Unary {
-  static HWY_INLINE VF of(VF x, VF, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF, VF, const Numbers& n) {
     return hn::Add(hn::Mul(x, n.alpha), n.beta);
   }
 };
 struct Sum : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers& n) {
     return hn::Add(hn::Mul(x, n.alpha), hn::Mul(z, n.beta));
   }
 };
 // Leaves out the factors of a sum, which are 1: no bit changes.
 struct PlainSum : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers&) { return hn::Add(x, z); }
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers&) {
+    return hn::Add(x, z);
+  }
 };
 struct Product : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers&) { return hn::Mul(x, z); }
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers&) {
+    return hn::Mul(x, z);
+  }
+};
+struct DifferenceBy : Ternary {
+  static HWY_INLINE VF of(VF x, VF z, VF w, const Numbers& n) {
+    const VF d = limited(hn::Sub(x, z), hn::Neg(n.gamma), n.gamma);
+    return hn::Mul(hn::Mul(d, n.alpha), w);
+  }
 };
 struct Difference : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
-    const VF d = limited(hn::Sub(x, z), hn::Neg(n.gamma), n.gamma);
-    return hn::Mul(hn::Mul(d, n.alpha), n.beta);
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers& n) {
+    return DifferenceBy::of(x, z, n.beta, n);
   }
 };
 struct Loss : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers& n) {
     const VF d = hn::Abs(hn::Sub(x, z));
     const VF m = hn::IfThenElse(hn::Lt(n.gamma, d), n.gamma, d);
     const VF rest = hn::Sub(d, hn::Mul(m, hn::Set(DF(), 0.5f)));
     return hn::Mul(hn::Mul(m, n.alpha), rest);
   }
 };
+// Is the loss of an alpha of 2 without a limit: no bit changes.
+struct Square : Binary {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers&) {
+    const VF d = hn::Sub(x, z);
+    return hn::Mul(d, d);
+  }
+};
 struct ScaledRelu : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers&) {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers&) {
     return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), x, hn::Mul(x, z));
   }
 };
 struct Above : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers& n) {
     return hn::IfThenZeroElse(hn::Le(x, n.alpha), z);
   }
 };
 struct Between : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers& n) {
     const auto is_in = hn::And(hn::Lt(n.alpha, x), hn::Lt(x, n.beta));
     return hn::IfThenElseZero(is_in, hn::Mul(z, n.gamma));
   }
 };
 struct LeakyGradient : Binary {
-  static HWY_INLINE VF of(VF x, VF z, const Numbers& n) {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers& n) {
     return hn::IfThenElse(hn::Lt(hn::Zero(DF()), x), z, hn::Mul(z, n.alpha));
+  }
+};
+
+struct Maximum : Binary {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers&) {
+    return hn::IfThenElse(hn::Or(hn::Lt(z, x), hn::IsNaN(x)), x, z);
+  }
+};
+struct Minimum : Binary {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers&) {
+    return hn::IfThenElse(hn::Or(hn::Lt(x, z), hn::IsNaN(x)), x, z);
+  }
+};
+struct LerpBy : Ternary {
+  static HWY_INLINE VF of(VF x, VF z, VF w, const Numbers&) {
+    const DF df;
+    const auto is_near = hn::Lt(hn::Abs(w), hn::Set(df, 0.5f));
+    const VF rest = hn::Sub(hn::Set(df, 1.0f), w);
+    const VF part = hn::Mul(hn::Sub(z, x), hn::IfThenElse(is_near, w, rest));
+    return hn::IfThenElse(is_near, hn::Add(x, part), hn::Sub(z, part));
+  }
+};
+struct Lerp : Binary {
+  static HWY_INLINE VF of(VF x, VF z, VF, const Numbers& n) {
+    return LerpBy::of(x, z, n.alpha, n);
+  }
+};
+struct SumOfProduct : Ternary {
+  static HWY_INLINE VF of(VF x, VF z, VF w, const Numbers& n) {
+    return hn::Add(x, hn::Mul(hn::Mul(z, w), n.alpha));
+  }
+};
+struct SumOfQuotient : Ternary {
+  static HWY_INLINE VF of(VF x, VF z, VF w, const Numbers& n) {
+    return hn::Add(x, hn::Div(hn::Mul(z, n.alpha), w));
   }
 };
 
@@ -124,13 +179,22 @@ struct Apply {
 
   HWY_INLINE void operator()(std::false_type, const Element* x,
                              Element* y) const {
-    const VF value = Function::of(Format::load(DF(), x), z, numbers);
+    const VF value = Function::of(Format::load(DF(), x), z, z, numbers);
     store_as<Format>(DF(), value, std::false_type(), y);
   }
   HWY_INLINE void operator()(std::false_type, const Element* x,
                              const Element* other, Element* y) const {
+    const VF second = Format::load(DF(), other);
     const VF value =
-        Function::of(Format::load(DF(), x), Format::load(DF(), other), numbers);
+        Function::of(Format::load(DF(), x), second, second, numbers);
+    store_as<Format>(DF(), value, std::false_type(), y);
+  }
+  HWY_INLINE void operator()(std::false_type, const Element* x,
+                             const Element* other, const Element* third,
+                             Element* y) const {
+    const VF value =
+        Function::of(Format::load(DF(), x), Format::load(DF(), other),
+                     Format::load(DF(), third), numbers);
     store_as<Format>(DF(), value, std::false_type(), y);
   }
 };
@@ -169,7 +233,7 @@ struct Pairs {
   }
   // Returns the number of elements, from the first on, that are computed.
   HWY_INLINE std::size_t compute(const Tile& tile, const std::uint16_t* x,
-                                 const std::uint16_t* z,
+                                 const std::uint16_t* z, const std::uint16_t* w,
                                  std::uint16_t* y) const {
     const DF df;
     const std::size_t step = 2 * hn::Lanes(df);
@@ -183,10 +247,18 @@ struct Pairs {
         const VU second = load(z + i);
         even_z = even_bfloat16(df, second), odd_z = odd_bfloat16(df, second);
       }
-      hn::StoreU(
-          narrow(Function::of(even_bfloat16(df, from), even_z, body.numbers),
-                 Function::of(odd_bfloat16(df, from), odd_z, body.numbers)),
-          DU(), reinterpret_cast<std::uint32_t*>(y + i));
+      VF even_w = even_z, odd_w = odd_z;
+      if constexpr (Function::kHasThird) {
+        prefetch(w + i, step, tile.prefetch_bytes);
+        const VU third = load(w + i);
+        even_w = even_bfloat16(df, third), odd_w = odd_bfloat16(df, third);
+      }
+      const VF even = Function::of(even_bfloat16(df, from), even_z, even_w,
+                                   body.numbers),
+               odd = Function::of(odd_bfloat16(df, from), odd_z, odd_w,
+                                  body.numbers);
+      hn::StoreU(narrow(even, odd), DU(),
+                 reinterpret_cast<std::uint32_t*>(y + i));
     }
     return i;
   }
@@ -221,16 +293,27 @@ HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
     } else if (Function::kHasSecond) {
       z = line != nullptr ? line : operand<Element>(tile, At::z) + at;
     }
+    Element* w = nullptr;
+    if constexpr (Function::kHasThird) {
+      w = operand<Element>(tile, At::w) + at;
+    }
     std::size_t done = 0;
     if constexpr (kInPairs && std::is_same_v<Format, BFloat16>) {
       row.count = part.columns;
-      done = Pairs<Function>{body}.compute(row, x, z, y);
+      done = Pairs<Function>{body}.compute(row, x, z, w, y);
     }
     if (done == part.columns) continue;
     row.count = part.columns - done;
     operands[At::x] = x + done;
     operands[At::y] = y + done;
-    if constexpr (Function::kHasSecond) {
+    if constexpr (Function::kHasThird) {
+      operands[At::z] = z + done;
+      operands[At::w] = w + done;
+      for_each_vector(row, body, Input<Format>(row, At::x),
+                      Input<Format>(row, At::z), Input<Format>(row, At::w),
+                      Output<Format>(row, At::y));
+      continue;
+    } else if constexpr (Function::kHasSecond) {
       if (z != nullptr) {
         operands[At::z] = z + done;
         for_each_vector(row, body, Input<Format>(row, At::x),
@@ -267,15 +350,31 @@ HWY_INLINE void pointwise(const void* arguments, const Tile& tile, Result&) {
     case A::difference:
       return compute<Format, Difference>(args, tile);
     case A::loss:
-      return compute<Format, Loss>(args, tile);
+      return args.alpha == 2 && args.gamma == std::numeric_limits<float>::max()
+                 ? compute<Format, Square>(args, tile)
+                 : compute<Format, Loss>(args, tile);
     case A::scaled_relu:
       return compute<Format, ScaledRelu>(args, tile);
     case A::above:
       return compute<Format, Above>(args, tile);
     case A::between:
       return compute<Format, Between>(args, tile);
-    default:
+    case A::leaky_gradient:
       return compute<Format, LeakyGradient>(args, tile);
+    case A::maximum:
+      return compute<Format, Maximum>(args, tile);
+    case A::minimum:
+      return compute<Format, Minimum>(args, tile);
+    case A::lerp:
+      return compute<Format, Lerp>(args, tile);
+    case A::sum_of_product:
+      return compute<Format, SumOfProduct>(args, tile);
+    case A::sum_of_quotient:
+      return compute<Format, SumOfQuotient>(args, tile);
+    case A::lerp_by:
+      return compute<Format, LerpBy>(args, tile);
+    default:
+      return compute<Format, DifferenceBy>(args, tile);
   }
 }
 

@@ -6,11 +6,12 @@
 
 namespace swamp::slave {
 
-// pointwise: x (in), z (in), line (in, constant), value (in, float32, one for
-//   each row), y (out). z_j is an element of z, of line or value; those that a
-//   call does not have are null. Without x, x_j is that of line.
-//   y_j = r(f(x_j, z_j)), each operation in float32, without z_j of functions
-//   before `sum`, which have none. The functions are in slave/pointwise.cpp.
+// pointwise: x (in), z (in), w (in), line (in, constant), value (in, float32,
+//   one for each row), y (out). z_j is an element of z, of line or value; those
+//   that a call does not have are null. Without x, x_j is that of line.
+//   y_j = r(f(x_j, z_j, w_j)), each operation in float32, without z_j of
+//   functions before `sum`, and without w_j of those before `sum_of_product`.
+//   The functions are in slave/pointwise.cpp.
 struct PointwiseArgs {
   enum Function : std::uint32_t {
     clamp,
@@ -26,6 +27,13 @@ struct PointwiseArgs {
     above,
     between,
     leaky_gradient,
+    maximum,
+    minimum,
+    lerp,
+    sum_of_product,
+    sum_of_quotient,
+    lerp_by,
+    difference_by,
     count
   };
   std::uint64_t columns;
@@ -33,7 +41,7 @@ struct PointwiseArgs {
   float alpha, beta, gamma;
 };
 struct PointwiseOperand {
-  enum : int { x, z, line, value, y, count };
+  enum : int { x, z, w, line, value, y, count };
 };
 
 }  // namespace swamp::slave

@@ -441,9 +441,21 @@ inline NormBackwardFactors norm_backward_factors(double sum_h, double sum_hx,
 //   d_j = x_j - shift in double; the term is d_j (plain), d_j * d_j (square),
 //   d_j * factor_j (product), or m_j * (e_j - 0.5 * m_j) of e_j = |d_j -
 //   factor_j| and m_j = min(e_j, limit) (loss). The sum has kWideChains chains,
-//   by the column, which are added as a tree.
+//   by the column, which are added as a tree. narrow_plain and narrow_loss, of
+//   16 bits without shift, are float32, in kChains chains. largest and
+//   smallest, of 16 bits, are not sums but extremes, nan if an element is;
+//   0 is larger than -0.
 struct RowSumsArgs {
-  enum Term : std::uint32_t { plain, square, product, loss };
+  enum Term : std::uint32_t {
+    plain,
+    square,
+    product,
+    loss,
+    narrow_plain,
+    narrow_loss,
+    largest,
+    smallest
+  };
   std::uint64_t columns;
   Term term;
   float limit;
@@ -453,8 +465,9 @@ struct RowSumsOperand {
 };
 // RowSumsState holds the chains of a row that comes in pieces.
 struct RowSumsState {
-  double chains[kWideChains];
+  double chains[kWideChains];  // or kChains of float32
 };
+static_assert(sizeof(RowSumsState) == kChains * sizeof(float));
 
 // column_sums: x (in, lines), sum (out, float64 or, of float64, float32). A
 // unit is a column.

@@ -1,8 +1,10 @@
-// Sums over rows and over lines, in double, compiled once per target by
-// Highway. The elements of a row are added to chains by their column, so that
-// every vector width adds in the same order.
+// Sums over rows and over lines, in double or float32, compiled once per target
+// by Highway. The elements of a row are added to chains by their column, so
+// that every vector width adds in the same order.
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -88,6 +90,155 @@ HWY_INLINE void add_terms(const Terms& terms, std::size_t count,
   for (std::size_t i = whole; i < count; ++i) chains[i - whole] += terms.one(i);
 }
 
+// NarrowTerms is the same in float32, without a shift.
+template <class Format, bool kIsLoss>
+struct NarrowTerms {
+  using Element = typename Format::Element;
+  const Element* x;
+  const Element* factor;
+  float limit;
+
+  HWY_INLINE VF operator()(std::size_t i) const {
+    const DF df;
+    const VF value = Format::load(df, x + i);
+    if constexpr (!kIsLoss) return value;
+    const VF e = hn::Abs(hn::Sub(value, Format::load(df, factor + i)));
+    const VF most = hn::Set(df, limit);
+    const VF m = hn::IfThenElse(hn::Lt(most, e), most, e);
+    return hn::Mul(m, hn::Sub(e, hn::Mul(m, hn::Set(df, 0.5f))));
+  }
+  float one(std::size_t i) const {
+    const float value = Format::widen(x[i]);
+    if constexpr (!kIsLoss) return value;
+    const float e = std::fabs(value - Format::widen(factor[i]));
+    const float m = limit < e ? limit : e;
+    return m * (e - 0.5f * m);
+  }
+};
+
+template <bool kIsLoss, class Terms, std::size_t... k>
+HWY_INLINE void add_narrow_terms(const Terms& terms, std::size_t count,
+                                 std::size_t ahead, float* chains,
+                                 std::index_sequence<k...>) {
+  const DF df;
+  const std::size_t whole = count / kChains * kChains;
+  VF sums[] = {hn::LoadU(df, chains + k * kLanes)...};
+  for (std::size_t i = 0; i < whole; i += kChains) {
+    prefetch(terms.x + i, kChains, ahead);
+    if constexpr (kIsLoss) prefetch(terms.factor + i, kChains, ahead);
+    ((sums[k] = hn::Add(sums[k], terms(i + k * kLanes))), ...);
+  }
+  (hn::StoreU(sums[k], df, chains + k * kLanes), ...);
+  for (std::size_t i = whole; i < count; ++i) chains[i - whole] += terms.one(i);
+}
+
+template <class Format, bool kIsLoss>
+HWY_NOINLINE void sum_narrow_rows(const RowSumsArgs& args, const Tile& tile) {
+  using At = RowSumsOperand;
+  using Element = typename Format::Element;
+  const RowPart part = part_of_rows(tile, args.columns);
+  const auto* const x = operand<Element>(tile, At::x);
+  const auto* const factor = operand<Element>(tile, At::factor);
+  auto* const sum = operand<double>(tile, At::sum);
+  auto* const chains = reinterpret_cast<float*>(tile.state);
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    if (part.first == 0) std::memset(chains, 0, sizeof(RowSumsState));
+    const std::size_t at = i * part.columns;
+    add_narrow_terms<kIsLoss>(
+        NarrowTerms<Format, kIsLoss>{x + at, kIsLoss ? factor + at : nullptr,
+                                     args.limit},
+        part.columns, tile.prefetch_bytes, chains,
+        std::make_index_sequence<kVectors>());
+    if (part.is_last) {
+      sum[i] = static_cast<double>(tree_sum(DF(), chains, kChains));
+    }
+  }
+}
+
+// Extremes finds the largest and the smallest of numbers of 16 bits, as
+// integers that have their order; those of nan are beyond those of inf.
+struct Extremes {
+  using D = hn::ScalableTag<std::int16_t>;
+  using V = hn::Vec<D>;
+  static constexpr std::size_t kStep = hn::MaxLanes(D());
+  HWY_ALIGN std::int16_t largest[kStep], smallest[kStep];
+
+  // order() is its own inverse: it reverses the order of negative numbers.
+  static HWY_INLINE V order(V bits) {
+    const D d;
+    return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits),
+                                 hn::Set(d, std::int16_t{0x7fff})));
+  }
+  static std::int16_t order(std::int16_t bits) {
+    return static_cast<std::int16_t>(bits < 0 ? bits ^ 0x7fff : bits);
+  }
+  void reset() {
+    for (std::size_t k = 0; k < kStep; ++k) {
+      largest[k] = std::numeric_limits<std::int16_t>::min();
+      smallest[k] = std::numeric_limits<std::int16_t>::max();
+    }
+  }
+  HWY_INLINE void add(const std::uint16_t* x, std::size_t count,
+                      std::size_t ahead) {
+    const D d;
+    constexpr std::size_t kBoth = 2 * kStep;
+    V most = hn::Load(d, largest), least = hn::Load(d, smallest);
+    V most_2 = most, least_2 = least;
+    std::size_t i = 0;
+    for (; i + kBoth <= count; i += kBoth) {
+      prefetch(x + i, kBoth, ahead);
+      const auto* const at = reinterpret_cast<const std::int16_t*>(x + i);
+      const V a = order(hn::LoadU(d, at)), b = order(hn::LoadU(d, at + kStep));
+      most = hn::Max(most, a), least = hn::Min(least, a);
+      most_2 = hn::Max(most_2, b), least_2 = hn::Min(least_2, b);
+    }
+    hn::Store(hn::Max(most, most_2), d, largest);
+    hn::Store(hn::Min(least, least_2), d, smallest);
+    for (std::size_t k = 0; i < count; ++i, k = (k + 1) % kStep) {
+      const std::int16_t one = order(static_cast<std::int16_t>(x[i]));
+      largest[k] = one > largest[k] ? one : largest[k];
+      smallest[k] = one < smallest[k] ? one : smallest[k];
+    }
+  }
+  template <class Format>
+  HWY_INLINE double found(bool is_largest) const {
+    const D d;
+    const std::int16_t most =
+                           hn::GetLane(hn::MaxOfLanes(d, hn::Load(d, largest))),
+                       least = hn::GetLane(
+                           hn::MinOfLanes(d, hn::Load(d, smallest)));
+    const auto infinity = static_cast<std::int16_t>(Format::kNonfinite);
+    if (most > infinity || least < order(std::int16_t(infinity ^ -0x8000))) {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
+    return static_cast<double>(Format::widen(
+        static_cast<std::uint16_t>(order(is_largest ? most : least))));
+  }
+};
+
+template <class Format>
+HWY_NOINLINE void find_extremes(const RowSumsArgs& args, const Tile& tile) {
+  using At = RowSumsOperand;
+  const RowPart part = part_of_rows(tile, args.columns);
+  const auto* const x = operand<std::uint16_t>(tile, At::x);
+  auto* const extreme = operand<double>(tile, At::sum);
+  Extremes of;
+  static_assert(sizeof(RowSumsState) >= sizeof of);
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    if (part.first == 0) {
+      of.reset();
+    } else {
+      std::memcpy(&of, tile.state, sizeof of);
+    }
+    of.add(x + i * part.columns, part.columns, tile.prefetch_bytes);
+    if (part.is_last) {
+      extreme[i] = of.found<Format>(args.term == RowSumsArgs::largest);
+    } else {
+      std::memcpy(tile.state, &of, sizeof of);
+    }
+  }
+}
+
 template <class Format, RowSumsArgs::Term kTerm>
 HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
   using At = RowSumsOperand;
@@ -114,6 +265,19 @@ HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
 template <class Format>
 HWY_INLINE void row_sums(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const RowSumsArgs*>(arguments);
+  if constexpr (sizeof(typename Format::Element) == 2) {
+    switch (args.term) {
+      case RowSumsArgs::narrow_plain:
+        return sum_narrow_rows<Format, false>(args, tile);
+      case RowSumsArgs::narrow_loss:
+        return sum_narrow_rows<Format, true>(args, tile);
+      case RowSumsArgs::largest:
+      case RowSumsArgs::smallest:
+        return find_extremes<Format>(args, tile);
+      default:
+        break;
+    }
+  }
   switch (args.term) {
     case RowSumsArgs::plain:
       return sum_rows<Format, RowSumsArgs::plain>(args, tile);
@@ -121,7 +285,7 @@ HWY_INLINE void row_sums(const void* arguments, const Tile& tile, Result&) {
       return sum_rows<Format, RowSumsArgs::square>(args, tile);
     case RowSumsArgs::product:
       return sum_rows<Format, RowSumsArgs::product>(args, tile);
-    case RowSumsArgs::loss:
+    default:
       return sum_rows<Format, RowSumsArgs::loss>(args, tile);
   }
 }

@@ -3,6 +3,7 @@
 // loops.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "slave/pointwise_args.h"
@@ -29,6 +30,41 @@ void row_sums(const void* arguments, const Tile& tile, Result&) {
     const auto* x = row<Format>(tile, At::x, i, args.columns);
     const auto* factor = row<Format>(tile, At::factor, i, args.columns);
     const double shift = shifts == nullptr ? 0 : static_cast<double>(shifts[i]);
+    auto& sum = static_cast<double*>(tile.operands[At::sum])[i];
+    if (args.term >= RowSumsArgs::largest) {
+      const bool is_largest = args.term == RowSumsArgs::largest;
+      const double infinity = std::numeric_limits<double>::infinity();
+      sum = is_largest ? -infinity : infinity;
+      for (std::size_t j = 0; j < args.columns && !std::isnan(sum); ++j) {
+        const auto one = static_cast<double>(Format::widen(x[j]));
+        // The zero that is positive is larger.
+        const bool is_other_zero =
+            one == sum && std::signbit(sum) == is_largest;
+        if (std::isnan(one) || (is_largest ? one > sum : one < sum) ||
+            is_other_zero) {
+          sum =
+              std::isnan(one) ? std::numeric_limits<double>::quiet_NaN() : one;
+        }
+      }
+      continue;
+    }
+    if (args.term >= RowSumsArgs::narrow_plain) {
+      std::vector<float> terms;
+      for (std::size_t j = 0; j < args.columns; ++j) {
+        const auto value = static_cast<float>(Format::widen(x[j]));
+        float term = value;
+        if (args.term == RowSumsArgs::narrow_loss) {
+          const float e =
+              std::fabs(value - static_cast<float>(Format::widen(factor[j])));
+          const float m = args.limit < e ? args.limit : e;
+          const float rest = e - 0.5f * m;
+          term = m * rest;
+        }
+        terms.push_back(term);
+      }
+      sum = static_cast<double>(chain_sum(terms.data(), terms.size(), kChains));
+      continue;
+    }
     std::vector<double> terms;
     for (std::size_t j = 0; j < args.columns; ++j) {
       const double d = static_cast<double>(Format::widen(x[j])) - shift;
@@ -41,8 +77,7 @@ void row_sums(const void* arguments, const Tile& tile, Result&) {
                       : args.term == RowSumsArgs::loss   ? m * (e - 0.5 * m)
                                                          : d);
     }
-    static_cast<double*>(tile.operands[At::sum])[i] =
-        chain_sum(terms.data(), terms.size(), kWideChains);
+    sum = chain_sum(terms.data(), terms.size(), kWideChains);
   }
 }
 
@@ -89,8 +124,8 @@ void row_affine(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
-// pointwise_value() is f(x, z), each operation rounded to float32.
-float pointwise_value(const PointwiseArgs& args, float x, float z) {
+// pointwise_value() is f(x, z, w), each operation rounded to float32.
+float pointwise_value(const PointwiseArgs& args, float x, float z, float w) {
   using A = PointwiseArgs;
   const auto limited = [](float value, float low, float high) {
     const float raised = value < low ? low : value;
@@ -119,10 +154,34 @@ float pointwise_value(const PointwiseArgs& args, float x, float z) {
       const float first = x * args.alpha, second = z * args.beta;
       return first + second;
     }
-    case A::difference: {
+    case A::difference:
+    case A::difference_by: {
       const float d = limited(x - z, -args.gamma, args.gamma);
       const float product = d * args.alpha;
-      return product * args.beta;
+      return product * (args.function == A::difference ? args.beta : w);
+    }
+    case A::maximum:
+      return x > z || std::isnan(x) ? x : z;
+    case A::minimum:
+      return x < z || std::isnan(x) ? x : z;
+    case A::lerp:
+    case A::lerp_by: {
+      const float by = args.function == A::lerp ? args.alpha : w;
+      const float step = z - x;
+      const bool is_near = std::fabs(by) < 0.5f;
+      const float rest = 1 - by;
+      const float part = step * (is_near ? by : rest);
+      return is_near ? x + part : z - part;
+    }
+    case A::sum_of_product: {
+      const float product = z * w;
+      const float part = product * args.alpha;
+      return x + part;
+    }
+    case A::sum_of_quotient: {
+      const float product = z * args.alpha;
+      const float part = product / w;
+      return x + part;
     }
     case A::loss: {
       const float d = std::fabs(x - z);
@@ -153,6 +212,7 @@ void pointwise(const void* arguments, const Tile& tile, Result&) {
     const auto* x = row<Format>(tile, At::x, i, columns);
     const auto* z =
         line == nullptr ? row<Format>(tile, At::z, i, columns) : line;
+    const auto* w = row<Format>(tile, At::w, i, columns);
     if (x == nullptr) x = line;
     auto* y = static_cast<typename Format::Element*>(tile.operands[At::y]) +
               i * columns;
@@ -160,7 +220,9 @@ void pointwise(const void* arguments, const Tile& tile, Result&) {
       const float second = values != nullptr ? values[i]
                            : z != nullptr    ? Format::widen(z[j])
                                              : 0;
-      y[j] = Format::narrow(pointwise_value(args, Format::widen(x[j]), second));
+      const float third = w != nullptr ? Format::widen(w[j]) : 0;
+      y[j] = Format::narrow(
+          pointwise_value(args, Format::widen(x[j]), second, third));
     }
   }
 }

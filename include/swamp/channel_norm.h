@@ -1,8 +1,8 @@
 /// @file
 /// BatchNorm and GroupNorm: normalization of channels, forward and backward,
-/// and sums along one dimension. Sums are double, in an order that depends on
-/// the shape alone; statistics are float32. The results have the same bits on
-/// every machine.
+/// and sums and extremes along one dimension. Sums are double, in an order that
+/// depends on the shape alone; statistics are float32. The results have the
+/// same bits on every machine.
 ///
 /// Common to all functions: a Machine of null is the default machine. Data must
 /// be aligned to its element. Arrays must not overlap, except as stated.
@@ -42,9 +42,22 @@ struct SumShape {
 ///   the terms are the losses m * (d - m / 2), where d is |x - factor| and m is
 ///   min(d, *limit), in double; the number is not checked, and if it is
 ///   infinity, the loss of an infinite difference is nan
+/// @param narrow whether terms, and sums of at most 128 of them, are float32;
+///   needs float16 or bfloat16, an `inner` of 1, and a limit if there is a
+///   factor
 SWAMP_API void sum(const Tensor& x, const SumShape& shape, double* sums,
                    Machine* machine = nullptr, const void* factor = nullptr,
-                   const float* limit = nullptr);
+                   const float* limit = nullptr, bool narrow = false);
+
+/// row_extremes finds the largest or smallest element of each row, nan if one
+/// is; 0 is larger than -0; of no elements -inf or inf.
+///
+/// @param x float16 or bfloat16
+/// @param is_smallest which of them
+/// @param[out] extremes x.rows numbers
+/// @param machine where to run; null: the default machine
+SWAMP_API void row_extremes(const Matrix& x, bool is_smallest, double* extremes,
+                            Machine* machine = nullptr);
 
 /// ChannelShape divides the rows of a matrix, which are the positions of one
 /// channel of one image: row = image * channels + channel.

@@ -8,8 +8,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/abs.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/_index_put_impl_native.h>
+#include <ATen/ops/abs.h>
 #include <ATen/ops/abs_cpu_dispatch.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/add_cpu_dispatch.h>
@@ -238,8 +239,33 @@ struct ScatterSum {
   }
 };
 
-// a + value * (b * c), by PyTorch's sum. Tensors of several dtypes are converted
-// first to the one that PyTorch promotes them to.
+// Sums at rows of the first dimension, such as the gradient of x[index] has,
+// are index_add().
+Tensor& index_put(Tensor& x, const c10::List<std::optional<Tensor>>& indices,
+                  const Tensor& values, bool accumulate, bool is_checked) {
+  Tensor found;
+  if (accumulate && indices.size() == 1 && is_half(x.scalar_type())) {
+    const std::optional<Tensor> index = indices.get(0);
+    if (index.has_value() && index->defined() &&
+        index->scalar_type() == at::kLong && index->dim() > 0 &&
+        values.dim() == index->dim() + x.dim() - 1 &&
+        values.sizes().slice(0, static_cast<std::size_t>(index->dim())) ==
+            index->sizes() &&
+        index->numel() != 0) {
+      const Guard guard;
+      const Tensor source =
+          index->dim() == 1 ? values : values.flatten(0, index->dim() - 1);
+      if (IndexSum::of_rows(x, 0, index->flatten(), source, true, found)) {
+        return x;
+      }
+    }
+  }
+  return at::native::_index_put_impl_(x, indices, values, accumulate,
+                                      is_checked);
+}
+
+// a + value * (b * c), by PyTorch's sum. Tensors of several dtypes are
+// converted first to the one that PyTorch promotes them to.
 struct SumOfProduct {
   static ScalarType type_of(const Tensor& a, const Tensor& b, const Tensor& c) {
     at::native::ResultTypeState state;
@@ -272,13 +298,14 @@ struct SumOfProduct {
 
   static Tensor value(const Tensor& a, const Tensor& b, const Tensor& c,
                       const Scalar& value) {
-    if (!is_taken(a, b, c, value)) return at::cpu::addcmul(a, b, c, value);
+    if (!is_taken(a, b, c, value)) return pointwise_addcmul(a, b, c, value);
     const Guard guard;
     return at::add(a, product(a, b, c, value)).to(type_of(a, b, c));
   }
   static Tensor& in_place(Tensor& a, const Tensor& b, const Tensor& c,
                           const Scalar& value) {
-    if (!is_taken(a, b, c, value, &a)) return at::cpu::addcmul_(a, b, c, value);
+    if (!is_taken(a, b, c, value, &a))
+      return pointwise_addcmul_(a, b, c, value);
     const Guard guard;
     return a.add_(product(a, b, c, value));
   }
@@ -334,12 +361,14 @@ struct Lerp {
 
   template <class Weight>
   static Tensor value(const Tensor& a, const Tensor& b, const Weight& weight) {
+    if (auto y = pointwise_lerp(a, b, weight)) return *y;
     if (!is_taken(a, b, weight)) return at::cpu::lerp(a, b, weight);
     const Guard guard;
     return computed(a, b, weight).to(a.scalar_type());
   }
   template <class Weight>
   static Tensor& in_place(Tensor& a, const Tensor& b, const Weight& weight) {
+    if (pointwise_lerp_(a, b, weight)) return a;
     if (!is_taken(a, b, weight)) return at::cpu::lerp_(a, b, weight);
     const Guard guard;
     const Tensor found = computed(a, b, weight);
@@ -579,6 +608,7 @@ void register_arithmetic(torch::Library& library) {
   library.impl("scatter_add", &ScatterSum::value);
   library.impl("scatter_add_", &ScatterSum::in_place);
   library.impl("scatter_add.out", &ScatterSum::out);
+  library.impl("_index_put_impl_", &index_put);
   library.impl("addcmul", &SumOfProduct::value);
   library.impl("addcmul_", &SumOfProduct::in_place);
   library.impl("addcmul.out", &SumOfProduct::out);

@@ -2,14 +2,16 @@
 // swamp's with `reproducible`: PyTorch's depend on the number of threads or on
 // the CPU. mean() and the losses call sum(). Of float16, group norm and vector
 // norm are also swamp's with `half_precision`, because PyTorch's are 3 to 10
-// times slower than its float32's. Everything else, and wrong arguments, go to
-// PyTorch's own kernels.
+// times slower than its float32's; so are sums along rows and means of 16 bits,
+// in float32, for which PyTorch copies x to float32. Everything else, and wrong
+// arguments, go to PyTorch's own kernels.
 #include "swamp/channel_norm.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
+#include <ATen/ops/mean_cpu_dispatch.h>
 #include <ATen/ops/native_batch_norm_backward_cpu_dispatch.h>
 #include <ATen/ops/native_batch_norm_cpu_dispatch.h>
 #include <ATen/ops/native_group_norm_backward_cpu_dispatch.h>
@@ -44,11 +46,15 @@ bool is_replaced(const Tensor& x, bool is_slow = false) {
   return is_taken && is_plain(x, type) && x.numel() != 0;
 }
 
-// sum_of() adds up the dimensions of `mask`, or the squares. It returns a
-// float64 tensor of the others, or nothing if each has one element, or if the
-// squares are not those of the last dimensions.
+// How sums are computed: squares, and float32 sums of 16 bits, are of the last
+// dimensions.
+enum class Terms { kPlain, kSquares, kNarrow };
+
+// sum_of() adds up the dimensions of `mask`. It returns a float64 tensor of the
+// others, or nothing if each has one element, or if the terms are not those of
+// the last dimensions, but have to be.
 std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask,
-                             bool squares) {
+                             Terms terms) {
   Tensor from;
   // The sizes of runs of dimensions that are added up, or kept.
   std::vector<std::int64_t> sizes;
@@ -73,24 +79,56 @@ std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask,
       (i < run ? shape.outer : shape.inner) *=
           static_cast<std::size_t>(sizes[i]);
     }
-    if (squares && shape.inner != 1) return {};
+    if (terms != Terms::kPlain && shape.inner != 1) return {};
+    if (terms == Terms::kNarrow && shape.terms < kLeastColumns) return {};
     const Tensor sums =
         at::empty({static_cast<std::int64_t>(shape.outer * shape.inner)},
                   x.options().dtype(at::kDouble));
     translated([&] {
-      const void* const terms = const_data(from);
+      const void* const data = const_data(from);
       swamp::sum(
-          {const_cast<void*>(terms), static_cast<std::size_t>(from.numel()),
+          {const_cast<void*>(data), static_cast<std::size_t>(from.numel()),
            *scalar_type(from.scalar_type())},
           shape, static_cast<double*>(mutable_data(sums)), nullptr,
-          squares ? terms : nullptr);
+          terms == Terms::kSquares ? data : nullptr, nullptr,
+          terms == Terms::kNarrow);
     });
-    squares = false;
+    terms = Terms::kPlain;
     from = sums;
     sizes[run] = 1;
   }
   if (!from.defined()) return {};
   return from;
+}
+
+// mask_of() returns which dimensions are reduced, or nothing if PyTorch refuses
+// them: one that does not exist, or is named twice.
+std::optional<std::vector<bool>> mask_of(const Tensor& x,
+                                         at::OptionalIntArrayRef dim) {
+  std::vector<bool> mask(static_cast<std::size_t>(x.dim()),
+                         !dim.has_value() || dim->empty());
+  if (!dim.has_value()) return mask;
+  for (const std::int64_t d : *dim) {
+    if (d < -x.dim() || d >= x.dim()) return {};
+    auto&& one = mask[static_cast<std::size_t>(d < 0 ? d + x.dim() : d)];
+    if (one) return {};
+    one = true;
+  }
+  return mask;
+}
+
+std::vector<std::int64_t> reduced_sizes(const Tensor& x,
+                                        const std::vector<bool>& mask,
+                                        bool keepdim) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t d = 0; d < x.dim(); ++d) {
+    if (!mask[static_cast<std::size_t>(d)]) {
+      sizes.push_back(x.size(d));
+    } else if (keepdim) {
+      sizes.push_back(1);
+    }
+  }
+  return sizes;
 }
 
 // summed() returns the sum, or the root of the sum of squares, in the shape
@@ -102,34 +140,50 @@ std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
   if (!is_replaced(x, is_norm)) return {};
   const at::ScalarType to = dtype.value_or(x.scalar_type());
   if (to != x.scalar_type() && to != at::kFloat && to != at::kDouble) return {};
-  std::vector<bool> mask(static_cast<std::size_t>(x.dim()),
-                         !dim.has_value() || dim->empty());
-  if (dim.has_value()) {
-    for (const std::int64_t d : *dim) {
-      // PyTorch refuses a dimension that does not exist, or is named twice.
-      if (d < -x.dim() || d >= x.dim()) return {};
-      auto&& one = mask[static_cast<std::size_t>(d < 0 ? d + x.dim() : d)];
-      if (one) return {};
-      one = true;
-    }
-  }
-  const std::optional<Tensor> sums = sum_of(x, mask, is_norm);
+  const auto mask = mask_of(x, dim);
+  if (!mask) return {};
+  const std::optional<Tensor> sums =
+      sum_of(x, *mask, is_norm ? Terms::kSquares : Terms::kPlain);
   if (!sums.has_value()) return {};
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t d = 0; d < x.dim(); ++d) {
-    if (!mask[static_cast<std::size_t>(d)]) {
-      sizes.push_back(x.size(d));
-    } else if (keepdim) {
-      sizes.push_back(1);
-    }
+  return (is_norm ? sums->sqrt() : *sums)
+      .to(to)
+      .view(reduced_sizes(x, *mask, keepdim));
+}
+
+// narrow_sum() returns a sum, or a mean, in float32; or nothing if it is not
+// swamp's.
+std::optional<Tensor> narrow_sum(const Tensor& x, at::OptionalIntArrayRef dim,
+                                 bool keepdim,
+                                 std::optional<at::ScalarType> dtype,
+                                 bool is_mean) {
+  const at::ScalarType type = x.scalar_type();
+  if (!is_half(type) || !is_half_precision() || is_reproducible() ||
+      !is_plain(x, type) || x.numel() < kLeastElements ||
+      dtype.value_or(type) != type || !x.is_contiguous()) {
+    return {};
   }
-  return (is_norm ? sums->sqrt() : *sums).to(to).view(sizes);
+  const auto mask = mask_of(x, dim);
+  if (!mask) return {};
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  std::optional<Tensor> sums = sum_of(x, *mask, Terms::kNarrow);
+  if (!sums && is_mean) sums = sum_of(x, *mask, Terms::kPlain);
+  if (!sums) return {};
+  const auto count = static_cast<float>(x.numel() / sums->numel());
+  return rounded(static_cast<const double*>(const_data(*sums)), x,
+                 dim.value_or(at::IntArrayRef()), keepdim, is_mean ? count : 1);
 }
 
 Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
            std::optional<at::ScalarType> dtype) {
-  const std::optional<Tensor> result = summed(x, dim, keepdim, dtype);
+  std::optional<Tensor> result = narrow_sum(x, dim, keepdim, dtype, false);
+  if (!result) result = summed(x, dim, keepdim, dtype);
   return result.has_value() ? *result : at::cpu::sum(x, dim, keepdim, dtype);
+}
+
+Tensor mean(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
+            std::optional<at::ScalarType> dtype) {
+  const std::optional<Tensor> result = narrow_sum(x, dim, keepdim, dtype, true);
+  return result.has_value() ? *result : at::cpu::mean(x, dim, keepdim, dtype);
 }
 
 Tensor& sum_out(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
@@ -420,9 +474,27 @@ Three group_norm_backward(const Tensor& grad, const Tensor& x,
 
 }  // namespace
 
+Tensor rounded(const double* numbers, const Tensor& x,
+               at::IntArrayRef dimensions, bool keeps, float divisor) {
+  const Tensor y =
+      at::empty(reduced_sizes(x, *mask_of(x, dimensions), keeps), x.options());
+  const auto round = [&](auto* to) {
+    for (std::int64_t i = 0; i < y.numel(); ++i) {
+      to[i] = static_cast<float>(numbers[i]) / divisor;
+    }
+  };
+  if (x.scalar_type() == at::kHalf) {
+    round(static_cast<at::Half*>(mutable_data(y)));
+  } else {
+    round(static_cast<at::BFloat16*>(mutable_data(y)));
+  }
+  return y;
+}
+
 void register_channels(torch::Library& library) {
   library.impl("sum.dim_IntList", &sum);
   library.impl("sum.IntList_out", &sum_out);
+  library.impl("mean.dim", &mean);
   library.impl("linalg_vector_norm", &vector_norm);
   library.impl("native_batch_norm", &batch_norm);
   library.impl("native_batch_norm_backward", &batch_norm_backward);

@@ -86,6 +86,7 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   register_arithmetic(m);
   register_pointwise(m);
   register_channels(m);
+  register_row_loops(m);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {

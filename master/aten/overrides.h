@@ -88,6 +88,12 @@ inline at::Tensor as_float(const at::Tensor& tensor) {
              : tensor;
 }
 
+// rounded() returns numbers, each rounded to float32 and then to the 16-bit
+// dtype of x, as the result of a reduction of dimensions of x, of all if there
+// are none. They are first divided by `divisor`, in float32.
+at::Tensor rounded(const double* numbers, const at::Tensor& x,
+                   at::IntArrayRef dimensions, bool keeps, float divisor = 1);
+
 // can_hold() returns whether such an operator writes a result of a dtype to
 // `out`, converted if need be.
 inline bool can_hold(const at::Tensor& out, at::ScalarType type) {
@@ -126,6 +132,23 @@ at::Tensor& pointwise_sub_(at::Tensor& a, const at::Tensor& b,
                            const at::Scalar& alpha);
 at::Tensor pointwise_mul(const at::Tensor& a, const at::Tensor& b);
 at::Tensor& pointwise_mul_(at::Tensor& a, const at::Tensor& b);
+at::Tensor pointwise_addcmul(const at::Tensor& a, const at::Tensor& b,
+                             const at::Tensor& c, const at::Scalar& value);
+at::Tensor& pointwise_addcmul_(at::Tensor& a, const at::Tensor& b,
+                               const at::Tensor& c, const at::Scalar& value);
+
+// pointwise_lerp() returns nothing, and pointwise_lerp_() false, if that kernel
+// does not take the arguments.
+std::optional<at::Tensor> pointwise_lerp(const at::Tensor& a,
+                                         const at::Tensor& b,
+                                         const at::Scalar& weight);
+std::optional<at::Tensor> pointwise_lerp(const at::Tensor& a,
+                                         const at::Tensor& b,
+                                         const at::Tensor& weight);
+bool pointwise_lerp_(const at::Tensor& a, const at::Tensor& b,
+                     const at::Scalar& weight);
+bool pointwise_lerp_(const at::Tensor& a, const at::Tensor& b,
+                     const at::Tensor& weight);
 
 // report_unreproducible() warns that an operator of PyTorch is about to be
 // called, once after each set_unreproducible(); or it throws, or does nothing,
@@ -145,6 +168,7 @@ void register_activations(torch::Library& library);
 void register_arithmetic(torch::Library& library);
 void register_pointwise(torch::Library& library);
 void register_channels(torch::Library& library);
+void register_row_loops(torch::Library& library);
 
 // The same for the key AutogradCPU, for operators that PyTorch composes of
 // others, and for AutocastCPU.

@@ -2,13 +2,15 @@
 // its own convert every vector there and back, and take up to twice as long as
 // those of float32. Both have the same bits: float32 inside, rounded once.
 // Losses of differences, and their gradients, are rounded once by swamp only;
-// the sum of losses is made of terms in double.
+// the sum of losses is made of float32 terms, in double from some on.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/_prelu_kernel_cpu_dispatch.h>
 #include <ATen/ops/add_cpu_dispatch.h>
+#include <ATen/ops/addcdiv_cpu_dispatch.h>
+#include <ATen/ops/addcmul_cpu_dispatch.h>
 #include <ATen/ops/clamp_cpu_dispatch.h>
 #include <ATen/ops/clamp_max_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
@@ -23,6 +25,8 @@
 #include <ATen/ops/huber_loss_cpu_dispatch.h>
 #include <ATen/ops/leaky_relu_backward_cpu_dispatch.h>
 #include <ATen/ops/leaky_relu_cpu_dispatch.h>
+#include <ATen/ops/maximum_cpu_dispatch.h>
+#include <ATen/ops/minimum_cpu_dispatch.h>
 #include <ATen/ops/mse_loss_backward_cpu_dispatch.h>
 #include <ATen/ops/mse_loss_cpu_dispatch.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
@@ -424,30 +428,91 @@ bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
   return true;
 }
 
-// is_plain_sum() returns whether swamp adds or subtracts. PyTorch's sum with
-// another alpha is a fused multiply-add, and it does not subtract truth values.
-bool is_plain_sum(int sign, const Tensor& a, const Tensor& b,
-                  const Scalar& alpha) {
-  return is_one(alpha) && (sign == 1 || (a.scalar_type() != at::kBool &&
-                                         b.scalar_type() != at::kBool));
+// is_factor() returns whether a number is a factor that a float holds.
+bool is_factor(const Scalar& number) {
+  return !number.isBoolean() && !number.isComplex() &&
+         std::fabs(number.toDouble()) <=
+             static_cast<double>(std::numeric_limits<float>::max());
+}
+
+// is_sum() returns whether swamp adds or subtracts. PyTorch does not subtract
+// truth values.
+bool is_sum(int sign, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  return is_factor(alpha) && (sign == 1 || (a.scalar_type() != at::kBool &&
+                                            b.scalar_type() != at::kBool));
+}
+PointwiseOptions sum_with(int sign, const Scalar& alpha) {
+  return {Pointwise::sum, 1, static_cast<float>(sign) * alpha.to<float>()};
 }
 
 template <int kSign,
           Tensor (*kStock)(const Tensor&, const Tensor&, const Scalar&)>
 Tensor sum(const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_plain_sum(kSign, a, b, alpha)) {
-    if (auto y = binary(a, b, {Pointwise::sum, 1, kSign})) return *y;
+  if (is_sum(kSign, a, b, alpha)) {
+    if (auto y = binary(a, b, sum_with(kSign, alpha))) return *y;
   }
   return kStock(a, b, alpha);
 }
 template <int kSign, Tensor& (*kStock)(Tensor&, const Tensor&, const Scalar&)>
 Tensor& sum_(Tensor& a, const Tensor& b, const Scalar& alpha) {
-  if (is_plain_sum(kSign, a, b, alpha) &&
-      binary_(a, b, {Pointwise::sum, 1, kSign})) {
+  if (is_sum(kSign, a, b, alpha) && binary_(a, b, sum_with(kSign, alpha))) {
     return a;
   }
   return kStock(a, b, alpha);
 }
+
+// Of two numbers that are equal PyTorch's is the second one.
+template <Pointwise kFunction, Tensor (*kStock)(const Tensor&, const Tensor&)>
+Tensor extreme(const Tensor& a, const Tensor& b) {
+  if (is_taken(a)) {
+    const Guard guard;
+    if (auto y = with_second(a, b, {kFunction})) return *y;
+  }
+  return kStock(a, b);
+}
+
+// ---- Functions of three operands, which have one order in memory
+
+bool are_taken(const Tensor& x, const Tensor& z, const Tensor& w) {
+  return is_taken(x) && is_like(z, x) && is_like(w, x) && !is_lazy(z) &&
+         !is_lazy(w);
+}
+
+// ternary() computes y, which is x or like it.
+void ternary(const Tensor& x, const Tensor& z, const Tensor& w, const Tensor& y,
+             PointwiseOptions options) {
+  options.matrix = const_data(z);
+  options.third = const_data(w);
+  run(x, y, options);
+}
+
+template <Pointwise kFunction>
+struct Ternary {
+  template <Tensor (*kStock)(const Tensor&, const Tensor&, const Tensor&,
+                             const Scalar&)>
+  static Tensor value(const Tensor& x, const Tensor& z, const Tensor& w,
+                      const Scalar& factor) {
+    if (!is_factor(factor) || !are_taken(x, z, w)) {
+      return kStock(x, z, w, factor);
+    }
+    const Guard guard;
+    const Tensor y = result_of(x);
+    ternary(x, z, w, y, {kFunction, factor.to<float>()});
+    return y;
+  }
+  template <Tensor& (*kStock)(Tensor&, const Tensor&, const Tensor&,
+                              const Scalar&)>
+  static Tensor& in_place(Tensor& x, const Tensor& z, const Tensor& w,
+                          const Scalar& factor) {
+    if (!is_factor(factor) || !are_taken(x, z, w)) {
+      return kStock(x, z, w, factor);
+    }
+    at::assert_no_partial_overlap(x, z);
+    at::assert_no_partial_overlap(x, w);
+    ternary(x, z, w, x, {kFunction, factor.to<float>()});
+    return x;
+  }
+};
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   if (is_taken(x)) {
@@ -508,12 +573,13 @@ struct Losses {
     translated([&] {
       swamp::sum({const_cast<void*>(const_data(x)), count,
                   *scalar_type(x.scalar_type())},
-                 {1, count, 1}, &sum, nullptr, const_data(target), &limit);
+                 {1, count, 1}, &sum, nullptr, const_data(target), &limit,
+                 true);
     });
     return at::scalar_tensor(sum * scale_of(*loss, x, reduction), x.options());
   }
-  // Swamp computes it if the incoming gradient is one number and x is
-  // contiguous, as PyTorch's result always is.
+  // Swamp computes it if the incoming gradient is one number or like x, and x
+  // is contiguous, as PyTorch's result always is.
   template <Tensor (*kStock)(const Tensor&, const Tensor&, const Tensor&,
                              std::int64_t, Args...)>
   static Tensor gradient(const Tensor& grad, const Tensor& x,
@@ -521,20 +587,25 @@ struct Losses {
                          Args... args) {
     const Guard guard;
     const OptionalLoss loss = loss_for(x, target, reduction, args...);
-    std::optional<float> number;
-    if (loss && x.is_contiguous() && is_plain(grad, x.scalar_type()) &&
-        (grad.dim() == 0 || grad.sizes() == x.sizes())) {
-      number = number_of(grad);
+    if (!loss || !x.is_contiguous() || !is_plain(grad, x.scalar_type()) ||
+        (grad.dim() != 0 && grad.sizes() != x.sizes())) {
+      return kStock(grad, x, target, reduction, args...);
     }
-    if (number) {
+    const auto scale = static_cast<float>(scale_of(*loss, x, reduction));
+    if (const std::optional<float> number = number_of(grad)) {
       const Tensor y = result_of(x);
       run(x, y,
-          {Pointwise::difference,
-           static_cast<float>(scale_of(*loss, x, reduction)), *number,
-           loss->limit, const_data(target)});
+          {Pointwise::difference, scale, *number, loss->limit,
+           const_data(target)});
       return y;
     }
-    return kStock(grad, x, target, reduction, args...);
+    if (!are_taken(x, target, grad)) {
+      return kStock(grad, x, target, reduction, args...);
+    }
+    const Tensor y = result_of(x);
+    ternary(x, target, grad, y,
+            {Pointwise::difference_by, scale, 1, loss->limit});
+    return y;
   }
 
  private:
@@ -568,6 +639,41 @@ Tensor pointwise_sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
 }
 Tensor& pointwise_sub_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   return sum_<-1, &at::cpu::sub_>(a, b, alpha);
+}
+std::optional<Tensor> pointwise_lerp(const Tensor& a, const Tensor& b,
+                                     const Scalar& weight) {
+  if (!is_factor(weight) || !is_taken(a)) return {};
+  const Guard guard;
+  return with_second(a, b, {Pointwise::lerp, weight.to<float>()});
+}
+bool pointwise_lerp_(const Tensor& a, const Tensor& b, const Scalar& weight) {
+  return is_factor(weight) &&
+         binary_(a, b, {Pointwise::lerp, weight.to<float>()});
+}
+std::optional<Tensor> pointwise_lerp(const Tensor& a, const Tensor& b,
+                                     const Tensor& weight) {
+  if (!are_taken(a, b, weight)) return {};
+  const Guard guard;
+  const Tensor y = result_of(a);
+  ternary(a, b, weight, y, {Pointwise::lerp_by});
+  return y;
+}
+bool pointwise_lerp_(const Tensor& a, const Tensor& b, const Tensor& weight) {
+  if (!are_taken(a, b, weight)) return false;
+  at::assert_no_partial_overlap(a, b);
+  at::assert_no_partial_overlap(a, weight);
+  ternary(a, b, weight, a, {Pointwise::lerp_by});
+  return true;
+}
+Tensor pointwise_addcmul(const Tensor& a, const Tensor& b, const Tensor& c,
+                         const Scalar& value) {
+  return Ternary<Pointwise::sum_of_product>::value<&at::cpu::addcmul>(a, b, c,
+                                                                      value);
+}
+Tensor& pointwise_addcmul_(Tensor& a, const Tensor& b, const Tensor& c,
+                           const Scalar& value) {
+  return Ternary<Pointwise::sum_of_product>::in_place<&at::cpu::addcmul_>(
+      a, b, c, value);
 }
 Tensor pointwise_mul(const Tensor& a, const Tensor& b) {
   if (auto y = binary(a, b, {Pointwise::product})) return *y;
@@ -611,6 +717,11 @@ void register_pointwise(torch::Library& library) {
   SWAMP_OVERRIDE_GRADIENT(LeakyReluGradient, leaky_relu);
 #undef SWAMP_OVERRIDE_GRADIENT
   library.impl("_prelu_kernel", &prelu);
+  library.impl("maximum", &extreme<Pointwise::maximum, &at::cpu::maximum>);
+  library.impl("minimum", &extreme<Pointwise::minimum, &at::cpu::minimum>);
+  using Quotient = Ternary<Pointwise::sum_of_quotient>;
+  library.impl("addcdiv", &Quotient::value<&at::cpu::addcdiv>);
+  library.impl("addcdiv_", &Quotient::in_place<&at::cpu::addcdiv_>);
 #define SWAMP_OVERRIDE_LOSS(Type, name, stock)       \
   library.impl(#name, &Type::value<&at::cpu::name>); \
   library.impl(#name "_backward", &Type::gradient<&at::stock::name##_backward>)

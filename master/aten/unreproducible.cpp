@@ -1,8 +1,8 @@
 // Kernels in front of PyTorch's own (the key BackendSelect, which these
 // operators do not use), of operators that swamp does not replace:
 // - With `half_precision` some of 16 bits are PyTorch's float32 kernel, whose
-//   results are rounded once, or its kernel of integers: its 16-bit kernels are
-//   several times slower.
+//   results are rounded once, its kernel of integers, or swamp's of rows: its
+//   16-bit kernels are several times slower.
 // - With `reproducible`, an operator whose bits depend on the number of threads
 //   runs on one thread if that makes its bits the same everywhere. Otherwise,
 //   and if they depend on the CPU, it warns once, or throws.
@@ -43,6 +43,7 @@
 #include "master/aten/tensor.h"
 #include "master/aten/unreproducible_table.h"
 #include "swamp/aten.h"
+#include "swamp/channel_norm.h"
 #include "swamp/float8.h"
 
 namespace swamp::aten {
@@ -120,13 +121,53 @@ std::optional<std::int64_t> sliced_dimension(Copies copies,
   return {};
 }
 
+// is_along_rows() returns whether the dimensions of a reduction are the last
+// ones of a contiguous tensor, or all. It sets `columns` to their elements.
+bool is_along_rows(const at::Tensor& x, at::IntArrayRef dimensions,
+                   std::int64_t& columns) {
+  columns = 1;
+  if (!x.is_contiguous()) return false;
+  std::vector<bool> is_reduced(static_cast<std::size_t>(x.dim()),
+                               dimensions.empty());
+  for (const std::int64_t d : dimensions) {
+    if (d < -x.dim() || d >= x.dim()) return false;
+    auto&& one = is_reduced[static_cast<std::size_t>(d < 0 ? d + x.dim() : d)];
+    if (one) return false;
+    one = true;
+  }
+  bool is_row = true;
+  for (std::int64_t d = x.dim() - 1; d >= 0; --d) {
+    if (x.size(d) == 1) continue;
+    if (!is_reduced[static_cast<std::size_t>(d)]) {
+      is_row = false;
+    } else if (is_row) {
+      columns *= x.size(d);
+    } else {
+      return false;
+    }
+  }
+  return columns >= kLeastColumns;
+}
+
 // extremum() returns the largest or smallest numbers of a 16-bit type along the
-// dimensions of a reduction, by PyTorch's kernel of integers; undefined if
-// there is a nan, or memory that is not dense or aligned. The bits of positive
-// numbers have the order of integers, those of negative ones the reverse.
+// dimensions of a reduction: swamp's of rows. Others are found by PyTorch's
+// kernel of integers; undefined if there is a nan, or memory that is not dense
+// or aligned. The bits of positive numbers have the order of integers, those of
+// negative ones the reverse.
 at::Tensor extremum(const at::Tensor& x, bool is_smallest,
                     at::IntArrayRef dimensions, bool keeps) {
   if (!x.is_non_overlapping_and_dense() || address_of(x) % 2 != 0) return {};
+  if (std::int64_t columns; is_along_rows(x, dimensions, columns)) {
+    const std::int64_t rows = x.numel() / columns;
+    std::vector<double> extremes(static_cast<std::size_t>(rows));
+    translated([&] {
+      swamp::row_extremes(
+          {const_cast<void*>(const_data(x)), extremes.size(),
+           static_cast<std::size_t>(columns), *scalar_type(x.scalar_type())},
+          is_smallest, extremes.data());
+    });
+    return rounded(extremes.data(), x, dimensions, keeps);
+  }
   const swamp::Tensor all{const_cast<void*>(const_data(x)),
                           static_cast<std::size_t>(x.numel()),
                           *scalar_type(x.scalar_type())};

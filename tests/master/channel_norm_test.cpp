@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "row_values.h"
@@ -39,16 +41,16 @@ TEST(ChannelNorm, Sum) {
                    : real(of, i);
       };
       const float most = 0.75f;
-      const std::pair<const Values*, const float*> kinds[] = {
-          {nullptr, nullptr},
-          {&x, nullptr},
-          {&other, nullptr},
-          {&other, &most}};
-      for (const auto& [by, limit] : kinds) {
-        if (by != nullptr && shape.inner != 1) continue;
+      const std::tuple<const Values*, const float*, bool> kinds[] = {
+          {nullptr, nullptr, false}, {&x, nullptr, false},
+          {&other, nullptr, false},  {&other, &most, false},
+          {nullptr, nullptr, true},  {&other, &most, true}};
+      for (const auto& [by, limit, narrow] : kinds) {
+        if ((by != nullptr || narrow) && shape.inner != 1) continue;
+        if (narrow && type != kFloat16 && type != kBFloat16) continue;
         std::vector<double> sums(results, -1);
         sum({x.matrix.data, count, type}, shape, sums.data(), nullptr,
-            by == nullptr ? nullptr : by->matrix.data, limit);
+            by == nullptr ? nullptr : by->matrix.data, limit, narrow);
         for (std::size_t k = 0; k < results; ++k) {
           Real expected = 0, size = 0;
           for (std::size_t t = 0; t < shape.terms; ++t) {
@@ -63,7 +65,8 @@ TEST(ChannelNorm, Sum) {
             expected += value;
             size += std::fabs(value);
           }
-          ASSERT_LE(std::fabs(Real{sums[k]} - expected), 1e-14L * size)
+          ASSERT_LE(std::fabs(Real{sums[k]} - expected),
+                    (narrow ? 1e-5L : 1e-14L) * size)
               << kFloatFormats[type].name << ' ' << shape.outer << ' '
               << shape.terms << ' ' << shape.inner;
         }
@@ -73,6 +76,34 @@ TEST(ChannelNorm, Sum) {
   double zero = 1;
   sum({nullptr, 0, kFloat32}, {1, 0, 1}, &zero);
   EXPECT_EQ(zero, 0);
+}
+
+// Of one chunk and of two; nan wherever it is.
+TEST(ChannelNorm, RowExtremes) {
+  for (const ScalarType type : {kFloat16, kBFloat16}) {
+    for (const std::size_t columns : {1u, 63u, 64u, 300u, 8192u, 8200u}) {
+      Values x(3, columns, type, columns);
+      store_value(type, x.memory.data(), 2 * columns + columns / 2, NAN);
+      for (const bool is_smallest : {false, true}) {
+        std::vector<double> found(3);
+        row_extremes(x.matrix, is_smallest, found.data());
+        for (std::size_t r = 0; r < 2; ++r) {
+          Real expected = real(x, r * columns);
+          for (std::size_t i = 1; i < columns; ++i) {
+            const Real next = real(x, r * columns + i);
+            expected = is_smallest ? std::min(expected, next)
+                                   : std::max(expected, next);
+          }
+          EXPECT_EQ(Real{found[r]}, expected)
+              << kFloatFormats[type].name << ' ' << columns;
+        }
+        EXPECT_TRUE(std::isnan(found[2]));
+      }
+    }
+  }
+  double largest = 0;
+  row_extremes({nullptr, 1, 0, kFloat16}, false, &largest);
+  EXPECT_EQ(largest, -INFINITY);
 }
 
 struct Sizes {
@@ -231,6 +262,16 @@ TEST(ChannelNorm, Errors) {
          sum(all, {1, 24, 1}, sums.data(), nullptr, nullptr, &limit);
        },
        "limit: got an address, expected null, because there is no factor"},
+      {[&] {
+         sum(all, {1, 24, 1}, sums.data(), nullptr, all.data, nullptr, true);
+       },
+       "limit: got null, expected an address, because sums with a factor"},
+      {[&] {
+         sum(all, {2, 3, 4}, sums.data(), nullptr, nullptr, nullptr, true);
+       },
+       "shape.inner: got 4, expected 1, because sums are narrow"},
+      {[&] { row_extremes(other.matrix, false, sums.data()); },
+       "x.dtype: got 2 (float32), expected", SWAMP_UNSUPPORTED},
       {[&] {
          sum(all, {1, 24, 1}, nullptr);
        },

@@ -14,7 +14,7 @@
 namespace swamp::test {
 namespace {
 
-float formula(const PointwiseOptions& o, float x, float z) {
+float formula(const PointwiseOptions& o, float x, float z, float w) {
   const float d = std::min(std::max(x - z, -o.gamma), o.gamma);
   const float hard = std::min(std::max(x + 3, 0.0f), 6.0f);
   switch (o.function) {
@@ -42,6 +42,21 @@ float formula(const PointwiseOptions& o, float x, float z) {
       return x > o.alpha ? z : 0;
     case Pointwise::between:
       return o.alpha < x && x < o.beta ? z * o.gamma : 0;
+    case Pointwise::maximum:
+      return std::max(x, z);
+    case Pointwise::minimum:
+      return std::min(x, z);
+    case Pointwise::lerp:
+      // Of an alpha of -0.5.
+      return z - (z - x) * (1 - o.alpha);
+    case Pointwise::sum_of_product:
+      return x + z * w * o.alpha;
+    case Pointwise::sum_of_quotient:
+      return x + z * o.alpha / w;
+    case Pointwise::lerp_by:
+      return std::abs(w) < 0.5f ? x + (z - x) * w : z - (z - x) * (1 - w);
+    case Pointwise::difference_by:
+      return d * o.alpha * w;
     default:
       return x > 0 ? z : z * o.alpha;
   }
@@ -49,11 +64,12 @@ float formula(const PointwiseOptions& o, float x, float z) {
 
 TEST(Pointwise, Formulas) {
   for (const ScalarType type : {kFloat16, kBFloat16}) {
-    for (int f = 0; f <= static_cast<int>(Pointwise::leaky_gradient); ++f) {
+    for (int f = 0; f <= static_cast<int>(Pointwise::difference_by); ++f) {
       for (const std::size_t columns : {1u, 7u, 33u, 300u}) {
         const std::size_t rows = 5;
         const Values x(rows, columns, type, columns),
-            z(rows, columns, type, columns + 1);
+            z(rows, columns, type, columns + 1),
+            w(rows, columns, type, columns + 2);
         std::vector<float> values(rows);
         for (std::size_t i = 0; i < rows; ++i) {
           values[i] = 0.3f - static_cast<float>(i);
@@ -61,7 +77,10 @@ TEST(Pointwise, Formulas) {
         PointwiseOptions options{static_cast<Pointwise>(f), -0.5f, 0.75f,
                                  0.625f};
         const bool has_second = options.function >= Pointwise::sum;
-        for (int where = 0; where < (has_second ? 3 : 1); ++where) {
+        const bool has_third = options.function >= Pointwise::sum_of_product;
+        if (has_third) options.third = w.matrix.data;
+        const int places = has_second && !has_third ? 3 : 1;
+        for (int where = 0; where < places; ++where) {
           if (has_second) {
             options.matrix = where == 0 ? z.matrix.data : nullptr;
             options.row = where == 1 ? z.matrix.data : nullptr;
@@ -74,9 +93,9 @@ TEST(Pointwise, Formulas) {
                                      ? values[i / columns]
                                      : widen(type, z.memory.data(),
                                              where == 1 ? i % columns : i);
-            store_value(
-                type, expected.memory.data(), i,
-                formula(options, widen(type, x.memory.data(), i), second));
+            store_value(type, expected.memory.data(), i,
+                        formula(options, widen(type, x.memory.data(), i),
+                                second, widen(type, w.memory.data(), i)));
           }
           ASSERT_EQ(y.bits(), expected.bits())
               << kFloatFormats[type].name << " function " << f << " columns "
@@ -94,18 +113,22 @@ TEST(Pointwise, Errors) {
   two.row = two.matrix = x.matrix.data;
   PointwiseOptions odd{Pointwise::sum};
   odd.row = static_cast<std::byte*>(x.matrix.data) + 1;
+  PointwiseOptions no_third{Pointwise::sum_of_product};
+  no_third.matrix = x.matrix.data;
   const PointwiseOptions clamp{Pointwise::clamp};
   expect_refused({
       {[&] { pointwise(wide.matrix, wide.matrix, clamp); },
        "x.dtype: got 2 (float32), expected", SWAMP_UNSUPPORTED},
       {[&] { pointwise(x.matrix, other.matrix, clamp); },
        "y.columns: got 7, expected 6 (as 'x' has)"},
-      {[&] { pointwise(x.matrix, y.matrix, {static_cast<Pointwise>(13)}); },
-       "options.function: got 13, expected one of Pointwise"},
+      {[&] { pointwise(x.matrix, y.matrix, {static_cast<Pointwise>(20)}); },
+       "options.function: got 20, expected one of Pointwise"},
       {[&] { pointwise(x.matrix, y.matrix, {Pointwise::sum}); },
        "options: got 0 of matrix, row and values, expected 1 with this"},
       {[&] { pointwise(x.matrix, y.matrix, two); },
        "options: got 2 of matrix, row and values, expected 1 with this"},
+      {[&] { pointwise(x.matrix, y.matrix, no_third); },
+       "options.third: got null, expected an address, with x and"},
       {[&] { pointwise(x.matrix, y.matrix, odd); },
        "options.row: got a misaligned address"},
   });

@@ -175,6 +175,12 @@ void pointwise_functions(SeededCall& c, std::size_t variant) {
     pointwise(x, c.over(x), options, c.machine);
     return;
   }
+  if (options.function >= Pointwise::sum_of_product) {
+    options.matrix = z.data;
+    options.third = c.matrix(rows, columns, type).data;
+    pointwise(x, c.over(z), options, c.machine);
+    return;
+  }
   options.row = z.data;
   pointwise(x, c.matrix(rows, columns, type), options, c.machine);
   c.next_call();
@@ -210,6 +216,18 @@ void channel_rows(SeededCall& c, std::size_t variant) {
   sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
       gradient.data, &limit);
   c.next_call();
+  if (x.dtype != kFloat32) {
+    sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
+        nullptr, nullptr, true);
+    c.next_call();
+    sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
+        gradient.data, &limit, true);
+    c.next_call();
+    for (const bool is_smallest : {false, true}) {
+      row_extremes(x, is_smallest, c.result<double>(x.rows), c.machine);
+      c.next_call();
+    }
+  }
   ChannelShape shape{x.rows % 3 == 0 ? x.rows / 3 : x.rows, 0};
   if (variant == 1) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
   if (variant == 2) shape.groups = shape.channels;
@@ -361,7 +379,7 @@ std::vector<OptionRow> row_options() {
       // How matrices are divided does not depend on the function.
       {"activation", cli::kOfMatrix, 17, activations, 1},
       {"gates_with_gaps", cli::kOfMatrix, 17, gates_with_gaps, 1},
-      {"pointwise", cli::kOfMatrix, 13, pointwise_functions, 1},
+      {"pointwise", cli::kOfMatrix, 20, pointwise_functions, 1},
       {"channel_norm", cli::kOfMatrix, 3, channel_rows},
       {"moe_rows", cli::kOfTokens, 2, moe_rows},
       {"moe_choices", cli::kOfChoices, 4, moe_choices, 1},

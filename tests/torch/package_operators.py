@@ -640,7 +640,8 @@ class Memory(TestCase):
                     self.run_forms((name, dtype), gradients, [*inputs, factor], (),
                                    skipped=["zero"] * (name in (
                                        "group_norm", "norm", "mv", "addmv", "dot",
-                                       "log1p", "rsqrt", "mul", "mul_", "outer")) +
+                                       "log1p", "rsqrt", "mul", "mul_", "outer", "addcmul",
+                                       "addcmul_", "addcdiv")) +
                                    # PyTorch's index_add crashes.
                                    ["mkldnn"] * name.startswith("index_add"))
         use(False)

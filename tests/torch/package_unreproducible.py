@@ -291,6 +291,7 @@ WIDENED = {
     "upsample_linear1d": [(3, 20, 70), [140], False],
     "binary_cross_entropy": [unit, unit],
     "binary_cross_entropy_backward": [(), unit, unit],
+    "_adaptive_avg_pool2d_backward": [(2, 5, 7, 7), (2, 5, 20, 21)],
     "col2im": [(2, 27, 81), [9, 9], *PAIR],
     "_embedding_bag_dense_backward": [
         (60, 90), IDS, torch.arange(300) // 5, torch.full((60,), 5),
@@ -487,7 +488,8 @@ class Widened(TestCase):
                                     and x.dtype == dtype else x for x in ours]))]
                     for switch in ("half_precision", "reproducible"):
                         depends = switch == "reproducible" and (
-                            "2d" in name or "1d" in name or "bag" in name)  # on the CPU
+                            "2d" in name or "1d" in name or "bag" in name  # on the CPU
+                            ) and "pool" not in name
                         self.assert_results(results(name, ours, **{switch: True}),
                                             stock if depends else expected,
                                             (name, dtype, layout, switch))
@@ -874,14 +876,14 @@ class Unreproducible(TestCase):
 
     def test_one_thread(self):
         """Sums of float32 by index, and products of all elements, have the bits that
-        one thread gives."""
+        one thread gives; 16-bit sums of rows are those of float32, rounded once."""
         rows = torch.arange(5000) * 7919 % 31
         values = ((torch.arange(5000 * 65) * 7919 % 200003) / 50000 - 2).view(5000, 65)
         for dtype in (torch.float32, torch.bfloat16):
             x = values.to(dtype)
-            weight = x[:31].clone().requires_grad_()
 
-            def sums():
+            def sums(x=x):
+                weight = x[:31].clone().requires_grad_()
                 return [x[:31].index_put((rows,), x, accumulate=True),
                         torch.autograd.grad(weight[rows], weight, x)[0],
                         torch.autograd.grad(weight[rows, rows], weight, x[:, 0])[0],
@@ -893,7 +895,10 @@ class Unreproducible(TestCase):
             for other in others:
                 self.assert_same(other, one)
             swamp_torch.enable()
-            self.assert_same(on_threads(sums, (1,))[0], one)
+            expected = on_threads(sums, (1,))[0]
+            expected[:2] = [y.to(dtype) for y in on_threads(
+                lambda: sums(x.float()), (1,))[0][:2]]
+            self.assert_same(expected, one)
 
     def test_wide_sums(self):
         """Sums of float64 and complex numbers have the bits that one thread gives."""

@@ -54,17 +54,20 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             -0.5 (0.5 is PyTorch's ``sqrt``), ``rsqrt``, ``group_norm`` and ``norm`` of
             order 2 over the last dimensions (so ``normalize`` and
             ``cosine_similarity``); and, of 4096 elements and more, sums, differences and
-            products of two tensors or with a number, ``clamp``, ``prelu``,
-            ``hardswish``; ``relu``, ``hardtanh``, ``leaky_relu``, ``hardsigmoid``,
-            ``mse_loss``, ``huber_loss`` and ``smooth_l1_loss`` with their gradients (of
-            losses, if the incoming gradient is one number). PyTorch's in float32, rounded once, are ``nll_loss``
+            products of two tensors or with a number, ``maximum``, ``minimum``,
+            ``addcmul``, ``addcdiv``, ``lerp``, ``clamp``, ``prelu``, ``hardswish``;
+            ``relu``, ``hardtanh``, ``leaky_relu``, ``hardsigmoid``, ``mse_loss``,
+            ``huber_loss`` and ``smooth_l1_loss`` with their gradients; ``mean``, sums of
+            the last dimensions, ``amax`` and ``amin``, ``cumsum`` and ``flip`` of rows,
+            and the gradient of ``x[index]`` of rows. PyTorch's in float32, rounded once, are ``nll_loss``
             and ``cross_entropy`` of class probabilities, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
             ``max`` and ``min`` along a dimension, ``logsumexp``, ``var``, ``std``,
             ``binary_cross_entropy`` and its gradient, linear ``interpolate``,
             ``grid_sample`` and its gradient, ``max_pool1d`` without
-            one, and the gradients of ``unfold`` (so ``fold``) and ``embedding_bag``.
-            ``amax`` and ``amin`` of as many are PyTorch's of the bits as integers.
+            one, and the gradients of ``unfold`` (so ``fold``), ``embedding_bag`` and
+            ``adaptive_avg_pool2d``. ``amax`` and ``amin`` of other dimensions than the
+            last ones are PyTorch's of the bits as integers.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
@@ -83,9 +86,10 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             numbers, ``polar`` with its gradient, ``index_add`` with ``alpha``,
             ``linspace``, ``arange`` and ``uniform_`` are composed of operators that
             round each operation. Sums and the norms' statistics are computed in float64
-            and rounded once. float32 activations are computed in float64 (errors: 0.501
-            units in the last place), in 0.2 to 30 times PyTorch's time. In a thread that flushes subnormal numbers
-            (``torch.set_flush_denormal``), 16-bit activations of arguments beyond 87
+            and rounded once (of losses of 16 bits, at most 128 terms in float32).
+            float32 activations are computed in float64 (errors: 0.501 units in the last
+            place), in 0.2 to 30 times PyTorch's time. In a thread that flushes subnormal
+            numbers (``torch.set_flush_denormal``), 16-bit activations of arguments beyond 87
             may be 0 or inf. Operators that swamp does not replace may still depend
             on the number of threads or on the CPU (below). So do products whose
             operands are misaligned or overlap the result.
@@ -190,9 +194,9 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     No difference was found in 1700 other calls: arithmetic, losses, pooling, padding,
     indexing, random numbers other than normal ones. A size that was not tried may
     differ. PyTorch's on one thread are ``put_`` and ``index_put(accumulate=True)``, the
-    gradients of ``x[index]`` and ``take``, and ``prod`` of a whole tensor, so
-    numbers are added in the order of the indices; ``sum``, ``nansum``, ``mean``, ``var``,
-    ``std`` and losses of float64 and complex numbers, and ``histogram``. ``dot``, ``mv``
+    gradients of ``x[index]`` and ``take`` (but of rows of 16 bits, which are swamp's),
+    and ``prod`` of a whole tensor, so numbers are added in the order of the indices;
+    ``sum``, ``nansum``, ``mean``, ``var``, ``std`` and losses of float64 and complex numbers, and ``histogram``. ``dot``, ``mv``
     and ``addmv`` are one chain of sums for each element.
     """
     _ops.set_unreproducible(index_of("unreproducible", unreproducible, _UNREPRODUCIBLE))
