@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <string>
 
@@ -24,6 +25,10 @@ namespace {
 
 // The terms of one sum: elements that lie next to each other, or lines.
 constexpr std::size_t kRowTerms = 8192, kLineTerms = 128;
+
+// Channels whose sums a slave adds at a time, and whose factors it reads, if
+// they are last.
+constexpr std::uint32_t kSumChannels = 64, kAffineChannels = 1024;
 
 // row_sums() returns the operation that adds the elements of rows.
 Operation row_sums(ScalarType type, const RowSumsArgs& args) {
@@ -98,6 +103,10 @@ struct Rows {
                      "0 or a divisor of shape.channels, " +
                          std::to_string(shape.channels));
     }
+    if (shape.channels_last && shape.groups != 0) {
+      master::refuse("shape.groups", std::to_string(shape.groups),
+                     "0, because the channels are last");
+    }
     count = shape.statistics(x.rows);
     elements = count == 0 ? 0
                           : static_cast<double>(x.rows / count) *
@@ -124,24 +133,122 @@ void require_values(const char* name, const void* data, std::size_t count) {
   master::require_array(name, data, alignof(float), count);
 }
 
-// run_sums() sets sums[r] to the sum of the terms of row r.
-void run_sums(Machine::Impl& machine, const Matrix& x, bool squares,
-              const void* factor, const float* shift, double* sums) {
+// set_lines() makes a unit of some operands an element of each of `lines` lines
+// of the channels.
+void set_lines(Operation& operation, std::initializer_list<int> operands,
+               ScalarType type, std::size_t lines, std::size_t channels) {
+  const std::size_t bytes = kScalarTypeBytes[type];
+  for (const int s : operands) {
+    operation.set_lines(s, lines, bytes, channels * bytes, bytes);
+  }
+}
+
+// run_channel_sums() is run_sums() of a matrix whose channels are last.
+void run_channel_sums(Machine::Impl& machine, const Matrix& x,
+                      std::size_t channels, RowSumsArgs::Term term,
+                      const void* factor, const float* shift, double* sums,
+                      double* factor_sums) {
+  using At = slave::ChannelSumsOperand;
+  slave::ChannelSumsArgs args{kSumChannels, term};
+  Operation operation(master::row_kernel<KernelFamily::channel_sums>(x.dtype),
+                      &args);
+  set_lines(operation, {At::x, At::factor}, x.dtype, x.columns, channels);
+  if (factor == nullptr) operation.remove_operand(At::factor);
+  if (shift == nullptr) operation.remove_operand(At::shift);
+  if (factor_sums == nullptr) operation.remove_operand(At::factor_sum);
+  const auto need = [&] {
+    operation.tile_step = args.block;
+    operation.scratch_bytes = static_cast<std::uint32_t>(
+        slave::channel_sums_scratch_bytes(args.block));
+    return runtime::ldm_need(machine, operation, 0);
+  };
+  while (!need().fits() && args.block > 1) args.block /= 2;
+  master::require_ldm("x", x, need());
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(operation, x.rows / channels, false, master::kLineGrains,
+                 workspace.segments());
+  for (std::size_t r = 0; r < x.rows; r += channels) {
+    const std::size_t at = r * x.columns * kScalarTypeBytes[x.dtype];
+    const auto from = [&](const void* data) {
+      return static_cast<const std::byte*>(data) + at;
+    };
+    table.add(channels, {from(x.data), from(factor), shift + r, sums + r,
+                         factor_sums + r});
+  }
+  workspace.run(machine, table.list());
+}
+
+// run_sums() sets sums[r] to the sum of the terms of row r, and factor_sums[r]
+// to that of the factor.
+void run_sums(Machine::Impl& machine, const Matrix& x,
+              const ChannelShape& shape, bool squares, const void* factor,
+              const float* shift, double* sums, double* factor_sums = nullptr) {
   using At = slave::RowSumsOperand;
   const RowSumsArgs args{x.columns,
                          factor != nullptr ? RowSumsArgs::product
                          : squares         ? RowSumsArgs::square
                                            : RowSumsArgs::plain,
                          0};
+  if (shape.channels_last) {
+    return run_channel_sums(machine, x, shape.channels, args.term, factor,
+                            shift, sums, factor_sums);
+  }
+  if (factor_sums != nullptr) {
+    run_sums(machine, {const_cast<void*>(factor), x.rows, x.columns, x.dtype},
+             shape, false, nullptr, nullptr, factor_sums);
+  }
   Operation operation = row_sums(x.dtype, args);
   if (factor == nullptr) operation.remove_operand(At::factor);
   if (shift == nullptr) operation.remove_operand(At::shift);
   master::run_rows(machine, "x", x, operation, {x.data, factor, shift, sums});
 }
 
+// run_channel_affine() is run_affine() of a matrix whose channels are last. A
+// channel has the same factors in all images.
+void run_channel_affine(Machine::Impl& machine, const Matrix& x,
+                        std::size_t channels, const void* gradient,
+                        const RowFactors* factors, const Matrix& y) {
+  using At = slave::RowAffineOperand;
+  const std::size_t lines = x.rows / channels * x.columns;
+  const std::size_t whole = std::min(lines, kLineTerms);
+  slave::ChannelAffineArgs args{kAffineChannels};
+  Operation operations[2];
+  const auto fits = [&] {
+    for (Operation& operation : operations) {
+      operation = {master::row_kernel<KernelFamily::channel_affine>(x.dtype),
+                   &args};
+      set_lines(operation, {At::x, At::gradient, At::y}, x.dtype,
+                &operation == operations ? whole : lines % whole, channels);
+      if (gradient == nullptr) operation.remove_operand(At::gradient);
+      operation.tile_step = static_cast<std::uint32_t>(args.block);
+      operation.scratch_bytes =
+          static_cast<std::uint32_t>(args.block * sizeof *factors);
+    }
+    return runtime::ldm_need(machine, operations[0], 0).fits();
+  };
+  while (!fits() && args.block > 1) args.block /= 2;
+  master::require_ldm("x", x, runtime::ldm_need(machine, operations[0], 0));
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(operations, 2, divided(lines, whole), false,
+                 master::kLineGrains, workspace.segments());
+  for (std::size_t line = 0; line < lines; line += whole) {
+    const std::size_t at = line * channels * kScalarTypeBytes[x.dtype];
+    const auto from = [&](const void* data) {
+      return static_cast<const std::byte*>(data) + at;
+    };
+    table.add(channels, {from(x.data), from(gradient), factors, from(y.data)},
+              lines - line < whole ? 1 : 0);
+  }
+  workspace.run(machine, table.list());
+}
+
 // run_affine() launches row_affine; a gradient of null is absent.
-void run_affine(Machine::Impl& machine, const Matrix& x, const void* gradient,
+void run_affine(Machine::Impl& machine, const Matrix& x,
+                const ChannelShape& shape, const void* gradient,
                 const RowFactors* factors, const Matrix& y) {
+  if (shape.channels_last) {
+    return run_channel_affine(machine, x, shape.channels, gradient, factors, y);
+  }
   const slave::RowAffineArgs args{x.columns};
   Operation operation(master::row_kernel<KernelFamily::row_affine>(x.dtype),
                       &args, x.columns);
@@ -284,12 +391,12 @@ void channel_statistics(const Matrix& x, const ChannelShape& shape, double eps,
       totals[r % rows.count] += sums[r];
     }
   };
-  run_sums(impl, all, false, nullptr, nullptr, sums);
+  run_sums(impl, all, shape, false, nullptr, nullptr, sums);
   add_up();
   for (std::size_t r = 0; r < all.rows; ++r) {
     shifts[r] = static_cast<float>(totals[r % rows.count] / rows.elements);
   }
-  run_sums(impl, all, true, nullptr, shifts, sums);
+  run_sums(impl, all, shape, true, nullptr, shifts, sums);
   add_up();
   for (std::size_t k = 0; k < rows.count; ++k) {
     const double square = totals[k] / rows.elements;
@@ -317,7 +424,7 @@ void channel_norm(const Matrix& x, const ChannelShape& shape, const float* mean,
     factors[r] = {mean[k], rstd[k] * value_of(weight, c, 1),
                   value_of(bias, c, 0), 0};
   }
-  run_affine(impl, x, nullptr, factors, y);
+  run_affine(impl, x, shape, nullptr, factors, y);
 }
 
 void channel_norm_backward(const Matrix& gradient, const Matrix& x,
@@ -353,8 +460,7 @@ void channel_norm_backward(const Matrix& gradient, const Matrix& x,
       reinterpret_cast<RowFactors*>(dweight_of + shape.channels);
   auto* const shifts = reinterpret_cast<float*>(factors + x.rows);
   for (std::size_t r = 0; r < x.rows; ++r) shifts[r] = mean[rows.statistic(r)];
-  run_sums(impl, gradient, false, nullptr, nullptr, sums);
-  run_sums(impl, x, false, gradient.data, shifts, products);
+  run_sums(impl, x, shape, false, gradient.data, shifts, products, sums);
   std::fill(sum_of, sum_of + 2 * rows.count + 2 * shape.channels, 0.0);
   for (std::size_t r = 0; r < x.rows; ++r) {
     const std::size_t k = rows.statistic(r), c = rows.channel(r);
@@ -376,9 +482,9 @@ void channel_norm_backward(const Matrix& gradient, const Matrix& x,
       if (is_fixed) factors[r] = {0, rstd[k] * w, 0, 0};
     }
     if (is_fixed) {
-      run_affine(impl, gradient, nullptr, factors, dx);
+      run_affine(impl, gradient, shape, nullptr, factors, dx);
     } else {
-      run_affine(impl, x, gradient.data, factors, dx);
+      run_affine(impl, x, shape, gradient.data, factors, dx);
     }
   }
   for (std::size_t c = 0; c < shape.channels; ++c) {

@@ -477,6 +477,23 @@ struct ColumnSumsOperand {
   enum : int { x, sum, count };
 };
 
+// channel_sums: x (in, lines), factor (in, lines; null: absent), shift (in,
+//   float32; null: 0), sum (out, float64), factor_sum (out, float64; null:
+//   absent, as without a factor). A unit is a column of the lines.
+//   The sums of row_sums, without losses, of columns instead of rows: a line is
+//   a column there. factor_sum is that of the factors. Scratch memory has the
+//   chains of both sums of `block` columns.
+struct ChannelSumsArgs {
+  std::uint32_t block;
+  RowSumsArgs::Term term;
+};
+struct ChannelSumsOperand {
+  enum : int { x, factor, shift, sum, factor_sum, count };
+};
+constexpr std::size_t channel_sums_scratch_bytes(std::size_t block) noexcept {
+  return 2 * kWideChains * block * sizeof(double);
+}
+
 // row_affine: x (in), gradient (in; null: absent), factors (in, RowFactors, one
 //   for each row), y (out)
 //   y_j = r((x_j - shift) * x_factor + addend), or, with a gradient,
@@ -490,6 +507,14 @@ struct RowAffineOperand {
 };
 struct RowFactors {
   float shift, x_factor, addend, gradient_factor;
+};
+
+// channel_affine: x (in, lines), gradient (in, lines; null: absent), factors
+//   (in, RowFactors), y (out, lines). A unit is a column of the lines.
+//   The function of row_affine, of columns instead of rows. Scratch memory has
+//   the factors of `block` columns.
+struct ChannelAffineArgs {
+  std::uint64_t block;
 };
 
 // residual_add: x (in), bias (in, constant; null: none), residual (inout,

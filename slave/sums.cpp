@@ -1,6 +1,7 @@
 // Sums over rows and over lines, in double or float32, compiled once per target
 // by Highway. The elements of a row are added to chains by their column, so
 // that every vector width adds in the same order.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -345,8 +346,110 @@ HWY_INLINE void column_sums(const void*, const Tile& tile, Result&) {
   }
 }
 
+// sum_block() adds the lines of at most args.block columns; the chains of a
+// column are args.block doubles apart.
+template <class Format, RowSumsArgs::Term kTerm>
+HWY_INLINE void sum_block(const ChannelSumsArgs& args, const Tile& tile,
+                          std::size_t column, std::size_t count) {
+  using At = ChannelSumsOperand;
+  using Element = typename Format::Element;
+  constexpr bool kHasFactor = kTerm == RowSumsArgs::product;
+  constexpr std::size_t kAhead = 4;
+  const DD dd;
+  const auto step_of = [&](int s) {
+    return tile.layout[s].line_step / sizeof(Element);
+  };
+  const std::size_t lines = tile.layout[At::x].lines();
+  const auto* x = operand<const Element>(tile, At::x) + column;
+  const auto* factor = operand<const Element>(tile, At::factor);
+  if (kHasFactor) factor += column;
+  const auto* const shifts = operand<const float>(tile, At::shift);
+  auto* const chains = static_cast<double*>(tile.scratch);
+  auto* const factor_chains = chains + kWideChains * args.block;
+  std::memset(chains, 0,
+              (kHasFactor ? 2 : 1) * kWideChains * args.block * sizeof *chains);
+  const std::size_t whole = count / kWideLanes * kWideLanes;
+  for (std::size_t line = 0; line < lines; ++line) {
+    const std::size_t chain = line % kWideChains * args.block;
+    double* const sums = chains + chain;
+    double* const factor_sums = factor_chains + chain;
+    for (std::size_t k = 0; k < count; k += 64 / sizeof *x) {
+      hwy::Prefetch(x + kAhead * step_of(At::x) + k);
+      if (kHasFactor) {
+        hwy::Prefetch(factor + kAhead * step_of(At::factor) + k);
+      }
+    }
+    const auto add = [&](auto d, std::size_t k, auto value, auto by,
+                         auto shift) HWY_ATTR {
+      const auto rest = hn::Sub(value, shift);
+      const auto term = kTerm == RowSumsArgs::square ? hn::Mul(rest, rest)
+                        : kHasFactor                 ? hn::Mul(rest, by)
+                                                     : rest;
+      hn::StoreU(hn::Add(hn::LoadU(d, sums + k), term), d, sums + k);
+      if (kHasFactor) {
+        hn::StoreU(hn::Add(hn::LoadU(d, factor_sums + k), by), d,
+                   factor_sums + k);
+      }
+    };
+    const hn::Rebind<float, DD> df;
+    for (std::size_t k = 0; k < whole; k += kWideLanes) {
+      add(dd, k, load_wide<Format>(x + k),
+          kHasFactor ? load_wide<Format>(factor + k) : hn::Zero(dd),
+          shifts == nullptr
+              ? hn::Zero(dd)
+              : hn::PromoteTo(dd, hn::LoadU(df, shifts + column + k)));
+    }
+    const hn::CappedTag<double, 1> d1;
+    const auto one = [&](const Element* at) HWY_ATTR {
+      return hn::Set(d1, static_cast<double>(Format::widen(*at)));
+    };
+    for (std::size_t k = whole; k < count; ++k) {
+      add(d1, k, one(x + k), kHasFactor ? one(factor + k) : hn::Zero(d1),
+          hn::Set(d1, shifts == nullptr
+                          ? 0
+                          : static_cast<double>(shifts[column + k])));
+    }
+    x += step_of(At::x);
+    if (kHasFactor) factor += step_of(At::factor);
+  }
+  const auto store = [&](double* numbers, int s) HWY_ATTR {
+    auto* const to = operand<double>(tile, s);
+    if (to == nullptr) return;
+    for (std::size_t n = kWideChains / 2; n != 0; n /= 2) {
+      for (std::size_t i = 0; i < n * args.block; ++i) {
+        numbers[i] += numbers[i + n * args.block];
+      }
+    }
+    std::memcpy(to + column, numbers, count * sizeof *to);
+  };
+  store(chains, At::sum);
+  if (kHasFactor) store(factor_chains, At::factor_sum);
+}
+
+template <class Format, RowSumsArgs::Term kTerm>
+HWY_NOINLINE void sum_channels(const ChannelSumsArgs& args, const Tile& tile) {
+  for (std::size_t i = 0; i < tile.count; i += args.block) {
+    sum_block<Format, kTerm>(args, tile, i,
+                             std::min<std::size_t>(args.block, tile.count - i));
+  }
+}
+
+template <class Format>
+HWY_INLINE void channel_sums(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const ChannelSumsArgs*>(arguments);
+  switch (args.term) {
+    case RowSumsArgs::square:
+      return sum_channels<Format, RowSumsArgs::square>(args, tile);
+    case RowSumsArgs::product:
+      return sum_channels<Format, RowSumsArgs::product>(args, tile);
+    default:
+      return sum_channels<Format, RowSumsArgs::plain>(args, tile);
+  }
+}
+
 }  // namespace
 
+SWAMP_KERNELS(channel_sums, kUpTo32, channel_sums<A>)
 SWAMP_KERNELS(row_sums, kUpTo64, row_sums<A>)
 SWAMP_KERNELS(column_sums, kSums, column_sums<A, B>)
 

@@ -98,6 +98,51 @@ void column_sums(const void*, const Tile& tile, Result&) {
   }
 }
 
+// The reference of a family for columns of lines is that for rows, of a copy of
+// a column.
+template <class Element>
+std::vector<Element> column_of(const Tile& tile, int s, std::size_t i) {
+  std::vector<Element> column;
+  const auto* x = static_cast<const std::byte*>(tile.operands[s]);
+  if (x == nullptr) return column;
+  const Operand& layout = tile.layout[s];
+  for (std::size_t line = 0; line < layout.lines(); ++line) {
+    column.push_back(*reinterpret_cast<const Element*>(
+        x + line * layout.line_step + i * layout.unit_step));
+  }
+  return column;
+}
+
+template <class T>
+T* data_or_null(std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+template <class Format>
+void channel_sums(const void* arguments, const Tile& tile, Result& result) {
+  using At = ChannelSumsOperand;
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const ChannelSumsArgs*>(arguments);
+  auto* const shifts = static_cast<float*>(tile.operands[At::shift]);
+  Tile row = tile;
+  row.count = 1;
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    std::vector<Element> x = column_of<Element>(tile, At::x, i),
+                         factor = column_of<Element>(tile, At::factor, i);
+    const auto sum_to = [&](int s, std::vector<Element>& terms,
+                            RowSumsArgs::Term term, float* shift) {
+      auto* const sums = static_cast<double*>(tile.operands[s]);
+      if (sums == nullptr) return;
+      const RowSumsArgs of{terms.size(), term, 0};
+      void* operands[] = {terms.data(), data_or_null(factor), shift, sums + i};
+      row.operands = operands;
+      row_sums<Format>(&of, row, result);
+    };
+    sum_to(At::sum, x, args.term, shifts == nullptr ? nullptr : shifts + i);
+    sum_to(At::factor_sum, factor, RowSumsArgs::plain, nullptr);
+  }
+}
+
 template <class Format>
 void row_affine(const void* arguments, const Tile& tile, Result&) {
   using At = RowAffineOperand;
@@ -120,6 +165,31 @@ void row_affine(const void* arguments, const Tile& tile, Result&) {
         value = first + value;
       }
       y[j] = Format::narrow(value);
+    }
+  }
+}
+
+template <class Format>
+void channel_affine(const void*, const Tile& tile, Result& result) {
+  using At = RowAffineOperand;
+  using Element = typename Format::Element;
+  auto* const factors = static_cast<RowFactors*>(tile.operands[At::factors]);
+  const Operand& layout = tile.layout[At::y];
+  Tile row = tile;
+  row.count = 1;
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    std::vector<Element> x = column_of<Element>(tile, At::x, i),
+                         gradient = column_of<Element>(tile, At::gradient, i),
+                         y(x.size());
+    const RowAffineArgs args{x.size()};
+    void* operands[] = {x.data(), data_or_null(gradient), factors + i,
+                        y.data()};
+    row.operands = operands;
+    row_affine<Format>(&args, row, result);
+    auto* to = static_cast<std::byte*>(tile.operands[At::y]);
+    for (std::size_t line = 0; line < y.size(); ++line) {
+      *reinterpret_cast<Element*>(to + line * layout.line_step +
+                                  i * layout.unit_step) = y[line];
     }
   }
 }
@@ -229,6 +299,8 @@ void pointwise(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
+SWAMP_KERNELS(channel_sums, kUpTo32, channel_sums<A>)
+SWAMP_KERNELS(channel_affine, kUpTo32, channel_affine<A>)
 SWAMP_KERNELS(row_sums, kUpTo64, row_sums<A>)
 SWAMP_KERNELS(column_sums, kSums, column_sums<A, B>)
 SWAMP_KERNELS(row_affine, kUpTo32, row_affine<A>)

@@ -66,6 +66,12 @@ struct ChannelShape {
   /// 0: a channel of all images has one mean and variance (BatchNorm). Else
   /// channels / groups consecutive channels of one image have (GroupNorm).
   std::size_t groups = 0;
+  /// Whether the channels of a position are neighbours in memory: element
+  /// (row, column) of a matrix is then at (image * columns + column) * channels
+  /// + channel. `groups` must be 0. If LDM is too small for the positions of a
+  /// channel, that is an Error (SWAMP_UNSUPPORTED). The results have the same
+  /// bits.
+  bool channels_last = false;
 
   /// statistics() returns the number of means: the channels, or images *
   /// groups, image by image.

@@ -228,16 +228,20 @@ Tensor new_floats(const Tensor& x, std::int64_t count) {
   return at::empty({count}, x.options().dtype(at::kFloat));
 }
 
-// ChannelRows is a tensor as rows of channels. A tensor with one position has
-// the channels as rows and the images as columns.
+// ChannelRows is a tensor as rows of channels, or, if `last`, with the channels
+// last. A tensor with one position has the channels as rows and the images as
+// columns.
 struct ChannelRows {
   ChannelRows(const Tensor& x, std::int64_t images, std::int64_t channels,
-              std::int64_t groups)
-      : is_turned(groups == 0 && x.numel() == images * channels) {
-    rows = is_turned ? x.reshape({images, channels}).t() : x;
+              std::int64_t groups, bool last = false)
+      : is_turned(groups == 0 && x.numel() == images * channels),
+        is_last(last && !is_turned) {
+    rows = is_turned ? x.reshape({images, channels}).t()
+           : is_last ? x.movedim(1, -1)
+                     : x;
     rows = row_major(rows);
     shape = {static_cast<std::size_t>(channels),
-             static_cast<std::size_t>(groups)};
+             static_cast<std::size_t>(groups), is_last};
     const auto count =
         static_cast<std::size_t>(is_turned ? channels : images * channels);
     matrix = {const_cast<void*>(const_data(rows)), count,
@@ -246,8 +250,9 @@ struct ChannelRows {
   }
   // result() makes a tensor like x from rows like these.
   Tensor result(const Tensor& y, const Tensor& x) const {
-    const Tensor values =
-        is_turned ? y.t().reshape(x.sizes()) : y.view(x.sizes());
+    const Tensor values = is_turned ? y.t().reshape(x.sizes())
+                          : is_last ? y.movedim(-1, 1)
+                                    : y.view(x.sizes());
     return contiguous(values, x.suggest_memory_format());
   }
   // empty() returns a result's rows, with their matrix.
@@ -258,11 +263,26 @@ struct ChannelRows {
     return {y, to};
   }
 
-  bool is_turned;
+  bool is_turned, is_last;
   Tensor rows;
   ChannelShape shape;
   Matrix matrix;
 };
+
+// with_images() calls compute() with x as it lies in memory, or, if LDM is too
+// small for the positions of a channel that is last, with its rows.
+template <class Compute>
+Three with_images(const Tensor& x, const Compute& compute) {
+  const at::MemoryFormat format = x.suggest_memory_format();
+  if (format != at::MemoryFormat::Contiguous && x.size(1) != 1 &&
+      x.is_contiguous(format)) {
+    try {
+      return compute(ChannelRows(x, x.size(0), x.size(1), 0, true));
+    } catch (const c10::NotImplementedError&) {
+    }
+  }
+  return compute(ChannelRows(x, x.size(0), x.size(1), 0));
+}
 
 // have_values() returns whether each of some vectors is absent or has a value
 // for each channel, all in the dtype of x or all in float32.
@@ -346,7 +366,8 @@ Three gradients(const Tensor& grad, const Tensor& x, const ChannelRows& in,
                 std::array<bool, 3> wanted) {
   const auto channels = static_cast<std::int64_t>(in.shape.channels);
   const ChannelRows gradient(grad, images, channels,
-                             static_cast<std::int64_t>(in.shape.groups));
+                             static_cast<std::int64_t>(in.shape.groups),
+                             in.is_last);
   Tensor dx;
   Matrix dx_rows = gradient.matrix;
   dx_rows.data = nullptr;
@@ -385,20 +406,21 @@ Three batch_norm(const Tensor& x, const OptionalTensor& weight,
     return at::cpu::native_batch_norm(x, weight, bias, running_mean,
                                       running_var, training, momentum, eps);
   }
-  const ChannelRows in(x, x.size(0), x.size(1), 0);
   const auto saved = x.options().dtype(
       statistics_type(x, {&weight, &bias, &running_mean, &running_var}));
-  if (!training) {
-    const Statistics running(x, in, *running_mean, *running_var, eps);
-    return {normalized(x, in, running, weight, bias), at::empty({0}, saved),
-            at::empty({0}, saved)};
-  }
-  const Statistics own(x, in, eps);
-  Tensor y = normalized(x, in, own, weight, bias);
-  const auto count = static_cast<double>(x.numel() / x.size(1));
-  update(running_mean, own.mean, momentum);
-  update(running_var, own.variance.mul(count / (count - 1)), momentum);
-  return {y, own.mean.to(saved), own.rstd.to(saved)};
+  return with_images(x, [&](const ChannelRows& in) -> Three {
+    if (!training) {
+      const Statistics running(x, in, *running_mean, *running_var, eps);
+      return {normalized(x, in, running, weight, bias), at::empty({0}, saved),
+              at::empty({0}, saved)};
+    }
+    const Statistics own(x, in, eps);
+    Tensor y = normalized(x, in, own, weight, bias);
+    const auto count = static_cast<double>(x.numel() / x.size(1));
+    update(running_mean, own.mean, momentum);
+    update(running_var, own.variance.mul(count / (count - 1)), momentum);
+    return {y, own.mean.to(saved), own.rstd.to(saved)};
+  });
 }
 
 Three batch_norm_backward(const Tensor& grad, const Tensor& x,
@@ -417,18 +439,19 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& x,
                                                running_var, save_mean,
                                                save_rstd, train, eps, wanted);
   }
-  const ChannelRows in(x, x.size(0), x.size(1), 0);
-  if (train && is_defined(save_mean) && is_defined(save_rstd) &&
-      save_mean->scalar_type() == at::kFloat) {
-    return gradients(grad, x, in, x.size(0), row_major(*save_mean),
-                     row_major(*save_rstd), weight, false, wanted);
-  }
-  // Statistics that were rounded to 16 bits are computed again.
-  const Statistics used =
-      train ? Statistics(x, in, eps)
-            : Statistics(x, in, *running_mean, *running_var, eps);
-  return gradients(grad, x, in, x.size(0), used.mean, used.rstd, weight, !train,
-                   wanted);
+  return with_images(x, [&](const ChannelRows& in) {
+    if (train && is_defined(save_mean) && is_defined(save_rstd) &&
+        save_mean->scalar_type() == at::kFloat) {
+      return gradients(grad, x, in, x.size(0), row_major(*save_mean),
+                       row_major(*save_rstd), weight, false, wanted);
+    }
+    // Statistics that were rounded to 16 bits are computed again.
+    const Statistics used =
+        train ? Statistics(x, in, eps)
+              : Statistics(x, in, *running_mean, *running_var, eps);
+    return gradients(grad, x, in, x.size(0), used.mean, used.rstd, weight,
+                     !train, wanted);
+  });
 }
 
 bool has_groups(const Tensor& x, std::int64_t images, std::int64_t channels,

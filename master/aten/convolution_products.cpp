@@ -109,6 +109,13 @@ struct Products : Convolution {
     return is_pointwise() && groups == 1 && x.is_contiguous();
   }
 
+  // is_gathered() returns whether a product with the windows of x takes their
+  // places. Those of a pointwise convolution are at steps, but gathered float32
+  // is read where it lies instead of packed.
+  bool is_gathered(const Tensor& x) const {
+    return !is_pointwise() || x.scalar_type() == at::kFloat;
+  }
+
   // A bias of `count` channels, for a result with the channels last.
   std::optional<Matrices> bias_of(const OptionalTensor& bias, std::int64_t rows,
                                   std::int64_t count, bool by_image) const {
@@ -256,7 +263,7 @@ struct Products : Convolution {
              matrices_of(x, groups, rows, terms, group_channels(), channels, 1),
              matrices_of(w, groups, terms, group_filters(),
                          group_filters() * terms, 1, terms),
-             added ? &*added : nullptr, is_pointwise() ? nullptr : &gather);
+             added ? &*added : nullptr, is_gathered(x) ? &gather : nullptr);
     return result.permute({0, 4, 1, 2, 3});
   }
 
@@ -365,7 +372,7 @@ struct Products : Convolution {
              matrices_of(x, groups, rows, count, group_filters(), filters, 1),
              matrices_of(w, groups, count, group_channels(),
                          count * group_channels(), group_channels(), 1),
-             added ? &*added : nullptr, is_pointwise() ? nullptr : &gather);
+             added ? &*added : nullptr, is_gathered(x) ? &gather : nullptr);
     if (!is_all) out.copy_(dense);
   }
 
@@ -373,7 +380,8 @@ struct Products : Convolution {
   static std::vector<std::size_t> places_of(std::int64_t count,
                                             std::int64_t step) {
     std::vector<std::size_t> places;
-    for (std::int64_t i = 0; i < count; ++i) places.push_back(size_of(i * step));
+    for (std::int64_t i = 0; i < count; ++i)
+      places.push_back(size_of(i * step));
     return places;
   }
   // Images are where those of a tensor with the channels first begin.
@@ -447,10 +455,15 @@ struct Products : Convolution {
       const Gather gather{{places.terms.data(), places.run},
                           {places.positions.data(), 1},
                           b_rows};
+      // Of many channels and filters packing takes less than reading again.
+      constexpr std::int64_t kFew = 128;
+      const bool few = std::min(channels, filters) <= kFew;
       multiply(
           out,
           matrices_of(x, groups, terms, rows, group_channels(), 1, channels), b,
-          nullptr, is_pointwise() && !by_run ? nullptr : &gather);
+          nullptr,
+          by_run || !is_pointwise() || (few && is_gathered(x)) ? &gather
+                                                               : nullptr);
     }
     return result.permute({0, 4, 1, 2, 3});
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -234,6 +235,71 @@ TEST(ChannelNorm, BatchAndGroupNorm) {
   }
 }
 
+// with_channels_last() is `of` with the channels of each position together.
+Values with_channels_last(const Values& of, std::size_t channels) {
+  const Matrix& x = of.matrix;
+  const std::size_t bytes = kScalarTypeBytes[x.dtype];
+  Values last(x.rows, x.columns, x.dtype);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t j = 0; j < x.columns; ++j) {
+      const std::size_t to =
+          (r / channels * x.columns + j) * channels + r % channels;
+      std::memcpy(
+          static_cast<std::byte*>(last.matrix.data) + to * bytes,
+          static_cast<const std::byte*>(x.data) + (r * x.columns + j) * bytes,
+          bytes);
+    }
+  }
+  return last;
+}
+
+// The same bits if the channels are last.
+TEST(ChannelNorm, ChannelsLast) {
+  const Sizes all[] = {{1, 3, 0, 50},
+                       {4, 5, 0, 33},
+                       {3, 70, 0, 31},
+                       {2, 64, 0, 130},
+                       {2, 1030, 0, 5}};
+  for (const ScalarType type : kRowTypes) {
+    for (const Sizes& sizes : all) {
+      const std::size_t rows = sizes.images * sizes.channels;
+      const Values x(rows, sizes.positions, type, 1),
+          gradient(rows, sizes.positions, type, 2);
+      std::vector<std::vector<float>> numbers[2];
+      std::vector<std::byte> matrices[2];
+      for (const bool last : {false, true}) {
+        const ChannelShape shape{sizes.channels, 0, last};
+        const auto laid_out = [&](const Values& values) {
+          return last ? with_channels_last(values, sizes.channels) : values;
+        };
+        const Values in = laid_out(x), gradient_in = laid_out(gradient);
+        Values y(rows, sizes.positions, type), dx = y, fixed = y;
+        std::vector<float> mean(sizes.channels), variance = mean, rstd = mean,
+                                                 dweight = mean, dbias = mean;
+        channel_statistics(in.matrix, shape, 1e-5, mean.data(), variance.data(),
+                           rstd.data());
+        channel_norm(in.matrix, shape, mean.data(), rstd.data(),
+                     variance.data(), nullptr, y.matrix);
+        channel_norm_backward(gradient_in.matrix, in.matrix, shape, mean.data(),
+                              rstd.data(), variance.data(), false, dx.matrix,
+                              dweight.data(), dbias.data());
+        channel_norm_backward(gradient_in.matrix, in.matrix, shape, mean.data(),
+                              rstd.data(), nullptr, true, fixed.matrix, nullptr,
+                              nullptr);
+        numbers[last] = {mean, variance, rstd, dweight, dbias};
+        for (const Values* const result : {&y, &dx, &fixed}) {
+          const Values& same =
+              last ? *result : with_channels_last(*result, sizes.channels);
+          matrices[last].insert(matrices[last].end(), same.memory.begin(),
+                                same.memory.end());
+        }
+      }
+      EXPECT_EQ(numbers[0], numbers[1]) << rows;
+      EXPECT_EQ(matrices[0], matrices[1]) << rows;
+    }
+  }
+}
+
 TEST(ChannelNorm, Errors) {
   Values x(6, 4, kFloat16, 1), y = x, other(6, 4, kFloat32),
                                wide(6, 5, kFloat16);
@@ -288,6 +354,10 @@ TEST(ChannelNorm, Errors) {
          statistics({6, 4}, v);
        },
        "shape.groups: got 4, expected 0 or a divisor of shape.channels, 6"},
+      {[&] {
+         statistics({6, 2, true}, v);
+       },
+       "shape.groups: got 2, expected 0, because the channels are last"},
       {[&] {
          statistics({6, 2}, nullptr);
        },

@@ -2,6 +2,7 @@
 // mixtures of experts, attention.
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "support/operators.h"
 #include "swamp/activation.h"
@@ -198,10 +199,16 @@ void pointwise_functions(SeededCall& c, std::size_t variant) {
   pointwise(x, c.over(z), options, c.machine);
 }
 
-// Sums of rows and of columns, BatchNorm, and GroupNorm with two groups or as
-// many as channels.
+// Sums of rows and of columns, BatchNorm, also of channels that are last, and
+// GroupNorm with two groups or as many as channels.
 void channel_rows(SeededCall& c, std::size_t variant) {
-  const Matrix x = c.matrix(), gradient = c.matrix();
+  Matrix x = c.matrix(), gradient = c.matrix();
+  const bool is_last = variant == 3;
+  if (is_last) {  // the positions of a channel must fit into LDM
+    for (Matrix* const matrix : {&x, &gradient}) {
+      std::swap(matrix->rows, matrix->columns);
+    }
+  }
   const Tensor all{x.data, x.rows * x.columns, x.dtype};
   auto* sums = c.result<double>(3 * x.rows + x.columns);
   for (const void* factor :
@@ -231,6 +238,7 @@ void channel_rows(SeededCall& c, std::size_t variant) {
   ChannelShape shape{x.rows % 3 == 0 ? x.rows / 3 : x.rows, 0};
   if (variant == 1) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
   if (variant == 2) shape.groups = shape.channels;
+  shape.channels_last = is_last;
   const std::size_t count = shape.statistics(x.rows);
   float *const mean = c.numbers(count), *const variance = c.numbers(count),
                *const rstd = c.numbers(count),
@@ -380,7 +388,7 @@ std::vector<OptionRow> row_options() {
       {"activation", cli::kOfMatrix, 17, activations, 1},
       {"gates_with_gaps", cli::kOfMatrix, 17, gates_with_gaps, 1},
       {"pointwise", cli::kOfMatrix, 20, pointwise_functions, 1},
-      {"channel_norm", cli::kOfMatrix, 3, channel_rows},
+      {"channel_norm", cli::kOfMatrix, 4, channel_rows},
       {"moe_rows", cli::kOfTokens, 2, moe_rows},
       {"moe_choices", cli::kOfChoices, 4, moe_choices, 1},
       {"moe_losses", cli::kOfTokens, 1, moe_losses},
