@@ -9,9 +9,10 @@
 #include "tests/cli/run_program.h"
 
 namespace swamp::test {
-namespace {
 
 using Json = nlohmann::json;
+
+namespace {
 
 std::string golden(const std::string& name) {
   return std::string(SWAMP_GOLDEN_DIR) + "/" + name + ".jsonl";

@@ -390,7 +390,7 @@ TEST(Checkpoint, AFileOfARunThatStillRunsIsRefused) {
     const char* interval;
     bool made_before;  // the checkpoint is that of an earlier run
   };
-  for (const auto& [interval, made_before] :
+  for (const Mode& run :
        {Mode{"1", false}, {"1000000", false}, {"1000000", true}}) {
     const Folder folder;
     const std::string own =
@@ -401,8 +401,8 @@ TEST(Checkpoint, AFileOfARunThatStillRunsIsRefused) {
     const std::string log = folder.log.path();
     std::filesystem::create_symlink(log, own + "soft_log");
     const Words options =
-        Words("--batch 4 --bf16 --save-interval") + Words{interval};
-    if (made_before) {
+        Words("--batch 4 --bf16 --save-interval") + Words{run.interval};
+    if (run.made_before) {
       ASSERT_EQ(folder.run(options + "--steps 1").exit_code, 0);
     }
     const ProgramResult first = run_command(
@@ -411,7 +411,7 @@ TEST(Checkpoint, AFileOfARunThatStillRunsIsRefused) {
         {{"PATH", "/nonexistent"}}, "", -1, [&] {
           if (lines_of(folder.log.read()).size() < 3) return false;
           std::filesystem::create_hard_link(log, log + "_too");
-          if (made_before) {
+          if (run.made_before) {
             std::filesystem::create_hard_link(own + "file", own + "hard");
           }
           struct Row {
@@ -446,7 +446,7 @@ TEST(Checkpoint, AFileOfARunThatStillRunsIsRefused) {
                 {"--plot", own + "soft", "--bf16"},
                 {"--plot", log, "--bf16"},
                 {"--plot", own + "link/a b.png", "--bf16"}}) {
-            if (row.made_before && !made_before) continue;
+            if (row.made_before && !run.made_before) continue;
             SCOPED_TRACE(row.option + (" " + row.path));
             expect_error(
                 run_program(Words{"train", folder.text.path(), "--batch", "4",
@@ -543,7 +543,7 @@ TEST(Checkpoint, KeepsItsPermissions) {
     return status.st_mode & 07777;
   };
   EXPECT_EQ(mode(folder.checkpoint.path()), mode(folder.text.path()));
-  for (const mode_t wanted : {0600, 0640, 0666}) {
+  for (const mode_t wanted : {0600u, 0640u, 0666u}) {
     ASSERT_EQ(chmod(folder.checkpoint.path().c_str(), wanted), 0);
     ASSERT_EQ(folder.run("--steps 2 --batch 4 --overwrite").exit_code, 0);
     EXPECT_EQ(mode(folder.checkpoint.path()), wanted);

@@ -319,9 +319,6 @@ TEST(Numerics, RecipesLearnAsFloat32) {
   }
 }
 
-// With sanitizers this test takes most of a minute, and the bits are those of
-// any other build.
-#ifndef __SANITIZE_ADDRESS__
 double final_loss_of_defaults(const char* dtype) {
   const std::string text = output_of({"train", "--dtype", dtype});
   const std::string marker = "\nfinal loss ";
@@ -341,7 +338,6 @@ TEST(Numerics, TheDefaultsLearnTheDefaultText) {
   EXPECT_LT(float32, 2.4);
   EXPECT_NEAR(final_loss_of_defaults("float16") / float32, 1.0, 0.02);
 }
-#endif
 
 TEST(Numerics, ScalingSavesSmallGradients) {
   const Training scaled = run_training("--steps 60 --batch 32");

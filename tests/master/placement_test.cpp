@@ -143,11 +143,12 @@ class Model {
     groups[1].weight_decay = 0;
     add(0, 20000 * 128, placement);
     for (int layer = 0; layer < 12; ++layer) {
-      for (const std::size_t count :
-           {3 * 128 * 128, 128 * 128, 4 * 128 * 128, 4 * 128 * 128, 300000}) {
+      constexpr std::size_t kSquare = 128 * 128;
+      for (const std::size_t count : {3 * kSquare, kSquare, 4 * kSquare,
+                                      4 * kSquare, std::size_t{300000}}) {
         add(0, count, placement);
       }
-      for (const std::size_t count : {3 * 128, 128, 4 * 128, 128, 128, 128}) {
+      for (const std::size_t count : {384u, 128u, 512u, 128u, 128u, 128u}) {
         add(1, count, placement);
       }
     }

@@ -23,7 +23,7 @@ TEST(Rows, SoftmaxMaskOfHeads) {
   std::vector<std::uint8_t> mask(kRows / 2 * kColumns), whole;
   for (std::uint8_t& byte : mask) byte = random.below(3) == 0;
   for (const std::size_t batch : {0u, 0u, 1u, 1u}) {
-    const auto part = mask.begin() + batch * kPart * kColumns;
+    const std::uint8_t* part = mask.data() + batch * kPart * kColumns;
     whole.insert(whole.end(), part, part + kPart * kColumns);
   }
   for (const ScalarType type : kRowTypes) {

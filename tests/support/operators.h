@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -101,8 +102,9 @@ class SeededCall : public cli::Call {
   std::vector<std::vector<std::byte>> results() const;
   // gives() returns whether they are the expected ones.
   bool gives(const std::vector<std::vector<std::byte>>& expected) const;
-  // A row of several calls calls it between them.
-  void next_call();
+  // A row of several calls calls it between them, with the arrays that the call
+  // has written; by default any.
+  void next_call(std::initializer_list<const void*> written = {});
   // is_untouched() returns whether no array has changed since the call began
   // that has failed.
   bool is_untouched() const;

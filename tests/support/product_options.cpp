@@ -130,20 +130,21 @@ void quantize_list(SeededCall& c, std::size_t variant) {
     if (variant == 2) options.random = c.random(x.count);
     // Any codes, and then those of the numbers.
     const std::size_t bytes = x.count * kFloatFormats[x.dtype].bytes;
-    dequantize(codes, {c.next(bytes, x.dtype), x.count, x.dtype}, 3, c.machine);
-    c.next_call();
+    void* const values = c.next(bytes, x.dtype);
+    dequantize(codes, {values, x.count, x.dtype}, 3, c.machine);
+    c.next_call({values});
     auto* const counts = c.result<std::uint64_t>(3);
     auto* const largest = c.result<float>(2);
     largest[0] = amax(x, true, c.machine);
-    c.next_call();
+    c.next_call({largest});
     const QuantizeReport report = quantize(x, codes, options, c.machine);
     largest[1] = report.amax;
     counts[0] = report.saturated;
     counts[1] = report.flushed;
     counts[2] = report.nan_count;
-    c.next_call();
+    c.next_call({codes.data, counts, largest});
     dequantize(codes, x, 0.5f, c.machine);
-    c.next_call();
+    c.next_call({x.data});
   }
 }
 

@@ -56,6 +56,20 @@ void fill_edge(const Format& format, void* data, std::size_t count,
   }
 }
 
+// unify_nan() gives all nan of the numbers the same pattern.
+template <class Bits>
+void unify_nan(const Format& format, std::vector<std::byte>& bytes) {
+  const Bits magnitude = static_cast<Bits>(format.sign() - 1),
+             lowest = static_cast<Bits>(format.lowest_nan()),
+             quiet = static_cast<Bits>(format.quiet_nan());
+  for (std::size_t i = 0; i + sizeof(Bits) <= bytes.size(); i += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i, sizeof bits);
+    bits = (bits & magnitude) >= lowest ? quiet : bits;
+    std::memcpy(bytes.data() + i, &bits, sizeof bits);
+  }
+}
+
 // Not operator==, which compares std::byte by std::byte.
 bool is_same(const std::byte* data, const std::vector<std::byte>& bytes) {
   return bytes.empty() || std::memcmp(data, bytes.data(), bytes.size()) == 0;
@@ -109,13 +123,10 @@ std::vector<std::byte> SeededCall::result_of(const Array& array) const {
   if (!array.type) return bytes;
   const Format& format = format_of(*array.type);
   if (one_.has_nan_payload() && has_nan_payload(format)) return bytes;
-  const std::uint64_t magnitude = format.sign() - 1,
-                      lowest = format.lowest_nan();
-  for (std::size_t i = 0; i < bytes.size() / format.bytes; ++i) {
-    if ((load_bits(format, bytes.data(), i) & magnitude) >= lowest) {
-      store_bits(format, bytes.data(), i, format.quiet_nan());
-    }
-  }
+  if (format.bytes == 1) unify_nan<std::uint8_t>(format, bytes);
+  if (format.bytes == 2) unify_nan<std::uint16_t>(format, bytes);
+  if (format.bytes == 4) unify_nan<std::uint32_t>(format, bytes);
+  if (format.bytes == 8) unify_nan<std::uint64_t>(format, bytes);
   return bytes;
 }
 
@@ -139,8 +150,13 @@ bool SeededCall::gives(
   return true;
 }
 
-void SeededCall::next_call() {
-  for (Array& array : arrays_) array.before.assign(array.data, array.end());
+void SeededCall::next_call(std::initializer_list<const void*> written) {
+  for (Array& array : arrays_) {
+    const bool is_written =
+        std::find(written.begin(), written.end(), array.data) != written.end();
+    if (written.size() != 0 && !is_written) continue;
+    array.before.assign(array.data, array.end());
+  }
 }
 
 bool SeededCall::is_untouched() const {
