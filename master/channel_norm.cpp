@@ -143,6 +143,12 @@ void set_lines(Operation& operation, std::initializer_list<int> operands,
   }
 }
 
+// offset() returns data + count; null if data is null.
+template <class T>
+T* offset(T* data, std::size_t count) {
+  return data == nullptr ? nullptr : data + count;
+}
+
 // run_channel_sums() is run_sums() of a matrix whose channels are last.
 void run_channel_sums(Machine::Impl& machine, const Matrix& x,
                       std::size_t channels, RowSumsArgs::Term term,
@@ -170,10 +176,10 @@ void run_channel_sums(Machine::Impl& machine, const Matrix& x,
   for (std::size_t r = 0; r < x.rows; r += channels) {
     const std::size_t at = r * x.columns * kScalarTypeBytes[x.dtype];
     const auto from = [&](const void* data) {
-      return static_cast<const std::byte*>(data) + at;
+      return offset(static_cast<const std::byte*>(data), at);
     };
-    table.add(channels, {from(x.data), from(factor), shift + r, sums + r,
-                         factor_sums + r});
+    table.add(channels, {from(x.data), from(factor), offset(shift, r), sums + r,
+                         offset(factor_sums, r)});
   }
   workspace.run(machine, table.list());
 }
@@ -234,7 +240,7 @@ void run_channel_affine(Machine::Impl& machine, const Matrix& x,
   for (std::size_t line = 0; line < lines; line += whole) {
     const std::size_t at = line * channels * kScalarTypeBytes[x.dtype];
     const auto from = [&](const void* data) {
-      return static_cast<const std::byte*>(data) + at;
+      return offset(static_cast<const std::byte*>(data), at);
     };
     table.add(channels, {from(x.data), from(gradient), factors, from(y.data)},
               lines - line < whole ? 1 : 0);

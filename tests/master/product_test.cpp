@@ -504,6 +504,10 @@ TEST(Product, ManySlaves) {
       // Gradients of weights: all terms at once, rows packed by a launch.
       {{1, 203, 300, 8200, Layout::columns}, kBFloat16, 2, 0.8},
       {{1, 64, 576, 4500, Layout::columns}, kFloat32, 2, 0.8},
+      // Parts of the terms, because the packed rows and columns of all do not
+      // stay in the caches of 64 slaves.
+      {{1, 203, 2400, 9000, Layout::columns}, kFloat32, 6, 0.8},
+      {{1, 2100, 64, 8200, Layout::columns}, kFloat32, 6, 0.8},
       // Too much for the caches of 64 slaves.
       {{1, 12, 40, 170000, Layout::columns}, kFloat32, 4, 0.05},
   };
