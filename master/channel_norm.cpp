@@ -360,7 +360,9 @@ void row_extremes(const Matrix& x, bool is_smallest, double* extremes,
     extremes[i] = found[i * chunks];
     for (std::size_t c = 1; c < chunks; ++c) {
       const double next = found[i * chunks + c];
-      if (std::isnan(next) ||
+      const bool is_other_zero =  // the positive one is larger
+          next == extremes[i] && std::signbit(next) == is_smallest;
+      if (std::isnan(next) || is_other_zero ||
           (is_smallest ? next < extremes[i] : extremes[i] < next)) {
         extremes[i] = next;
       }

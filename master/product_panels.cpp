@@ -82,24 +82,26 @@ struct Panels : ProductCall {
     const auto packed = [&](std::size_t lanes, std::size_t lane_terms) {
       return out.batch * lanes * lane_terms / term_words * sizeof(float);
     };
+    // The terms of some lanes that stay in the caches when they are packed.
+    const std::size_t step = std::max<std::size_t>(2, scales.terms);
+    const auto most_terms = [&](std::size_t lanes) {
+      return bytes_of_caches(0) / packed(lanes, step) * step;
+    };
     const bool many = gather == nullptr && has_many_slaves();
     blocks.packs_rows =
         many && terms() != 0 &&
         (packed(out.rows, blocks.terms) <= kRowsBytes ||
-         (terms() > kMostTerms &&
-          packed(out.rows + out.columns, kLeastTerms) <= bytes_of_caches(0))) &&
+         (terms() > blocks.terms &&
+          most_terms(out.rows + out.columns) >= kLeastTerms)) &&
         least_parts * block_panels_of(out.batch, out.rows, terms(), out.columns,
                                       blocks.panels) <=
             blocks.panels;
     if (many && terms() > blocks.terms) {
-      // As many terms as stay in the caches when they are packed: more than
-      // kMostTerms, or fewer, because each part of the columns would pack the
-      // rows of a again.
-      const std::size_t lanes =
-          out.columns + (blocks.packs_rows ? out.rows : 0);
-      const std::size_t step = std::max<std::size_t>(2, scales.terms);
-      const std::size_t most = bytes_of_caches(0) / packed(lanes, step) * step;
-      if (most > (blocks.packs_rows ? kLeastTerms : blocks.terms)) {
+      // As many terms as stay in the caches; with rows of a also fewer than
+      // kMostTerms, because each part of the columns would pack them again.
+      const std::size_t most =
+          most_terms(out.columns + (blocks.packs_rows ? out.rows : 0));
+      if (most >= (blocks.packs_rows ? kLeastTerms : blocks.terms + 1)) {
         const std::size_t parts = divided(terms(), most);
         blocks.terms =
             std::min(terms(), divided(divided(terms(), parts), step) * step);

@@ -106,7 +106,7 @@ struct Loss : Binary {
     return hn::Mul(hn::Mul(m, n.alpha), rest);
   }
 };
-// Is the loss of an alpha of 2 without a limit: no bit changes.
+// Is the loss with alpha 2 and no limit; only the sign of nan may differ.
 struct Square : Binary {
   static HWY_INLINE VF of(VF x, VF z, VF, const Numbers&) {
     const VF d = hn::Sub(x, z);
@@ -161,7 +161,7 @@ struct Lerp : Binary {
 };
 struct SumOfProduct : Ternary {
   static HWY_INLINE VF of(VF x, VF z, VF w, const Numbers& n) {
-    return hn::Add(x, hn::Mul(hn::Mul(z, w), n.alpha));
+    return hn::Add(x, hn::Mul(hn::Mul(z, n.alpha), w));
   }
 };
 struct SumOfQuotient : Ternary {
@@ -216,7 +216,7 @@ struct Pairs {
   static HWY_INLINE VU load(const std::uint16_t* at) {
     return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(at));
   }
-  // Of clamp() nothing is rounded. nan is rare.
+  // Of clamp() nothing is rounded, as its limits are. nan is rare.
   static HWY_INLINE VU narrow(VF even, VF odd) {
     const DF df;
     const DU du;
@@ -279,9 +279,12 @@ HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
   Tile row = tile;
   void* operands[At::count] = {};
   row.operands = operands;
+  const auto number = [](float value) HWY_ATTR {
+    const VF same = hn::Set(DF(), value);
+    return std::is_same_v<Function, Clamp> ? Format::round(DF(), same) : same;
+  };
   Apply<Format, Function> body{
-      {hn::Set(DF(), args.alpha), hn::Set(DF(), args.beta),
-       hn::Set(DF(), args.gamma)},
+      {number(args.alpha), number(args.beta), number(args.gamma)},
       hn::Zero(DF())};
   for (std::size_t i = 0; i < part.rows; ++i) {
     const std::size_t at = i * part.columns;

@@ -108,13 +108,6 @@ struct NarrowTerms {
     const VF m = hn::IfThenElse(hn::Lt(most, e), most, e);
     return hn::Mul(m, hn::Sub(e, hn::Mul(m, hn::Set(df, 0.5f))));
   }
-  float one(std::size_t i) const {
-    const float value = Format::widen(x[i]);
-    if constexpr (!kIsLoss) return value;
-    const float e = std::fabs(value - Format::widen(factor[i]));
-    const float m = limit < e ? limit : e;
-    return m * (e - 0.5f * m);
-  }
 };
 
 template <bool kIsLoss, class Terms, std::size_t... k>
@@ -129,8 +122,24 @@ HWY_INLINE void add_narrow_terms(const Terms& terms, std::size_t count,
     if constexpr (kIsLoss) prefetch(terms.factor + i, kChains, ahead);
     ((sums[k] = hn::Add(sums[k], terms(i + k * kLanes))), ...);
   }
+  if (whole < count) {
+    // Other lanes add 0, which changes no chain.
+    const std::size_t rest = count - whole;
+    using Element =
+        std::remove_const_t<std::remove_pointer_t<decltype(terms.x)>>;
+    Element x[kChains] = {}, factor[kChains] = {};
+    std::memcpy(x, terms.x + whole, rest * sizeof(Element));
+    if constexpr (kIsLoss) {
+      std::memcpy(factor, terms.factor + whole, rest * sizeof(Element));
+    }
+    const Terms last{x, factor, terms.limit};
+    ((sums[k] = hn::Add(
+          sums[k],
+          hn::IfThenElseZero(hn::FirstN(df, rest - std::min(rest, k * kLanes)),
+                             last(k * kLanes)))),
+     ...);
+  }
   (hn::StoreU(sums[k], df, chains + k * kLanes), ...);
-  for (std::size_t i = whole; i < count; ++i) chains[i - whole] += terms.one(i);
 }
 
 template <class Format, bool kIsLoss>
@@ -185,21 +194,25 @@ struct Extremes {
     constexpr std::size_t kBoth = 2 * kStep;
     V most = hn::Load(d, largest), least = hn::Load(d, smallest);
     V most_2 = most, least_2 = least;
-    std::size_t i = 0;
-    for (; i + kBoth <= count; i += kBoth) {
-      prefetch(x + i, kBoth, ahead);
-      const auto* const at = reinterpret_cast<const std::int16_t*>(x + i);
+    const auto add_both = [&](const void* from) HWY_ATTR {
+      const auto* const at = static_cast<const std::int16_t*>(from);
       const V a = order(hn::LoadU(d, at)), b = order(hn::LoadU(d, at + kStep));
       most = hn::Max(most, a), least = hn::Min(least, a);
       most_2 = hn::Max(most_2, b), least_2 = hn::Min(least_2, b);
+    };
+    std::size_t i = 0;
+    for (; i + kBoth <= count; i += kBoth) {
+      prefetch(x + i, kBoth, ahead);
+      add_both(x + i);
+    }
+    if (i < count) {
+      std::uint16_t rest[kBoth];
+      std::fill(rest, rest + kBoth, x[i]);
+      std::memcpy(rest, x + i, (count - i) * sizeof *x);
+      add_both(rest);
     }
     hn::Store(hn::Max(most, most_2), d, largest);
     hn::Store(hn::Min(least, least_2), d, smallest);
-    for (std::size_t k = 0; i < count; ++i, k = (k + 1) % kStep) {
-      const std::int16_t one = order(static_cast<std::int16_t>(x[i]));
-      largest[k] = one > largest[k] ? one : largest[k];
-      smallest[k] = one < smallest[k] ? one : smallest[k];
-    }
   }
   template <class Format>
   HWY_INLINE double found(bool is_largest) const {

@@ -244,8 +244,8 @@ float pointwise_value(const PointwiseArgs& args, float x, float z, float w) {
       return is_near ? x + part : z - part;
     }
     case A::sum_of_product: {
-      const float product = z * w;
-      const float part = product * args.alpha;
+      const float product = z * args.alpha;
+      const float part = product * w;
       return x + part;
     }
     case A::sum_of_quotient: {

@@ -28,7 +28,7 @@ struct SumShape {
 };
 
 /// sum adds up one dimension of an array, of its product with another, or of
-/// losses. Of no terms the sum is 0.
+/// losses, in double or, if `narrow`, also in float32. Of no terms the sum is 0.
 ///
 /// @param x float16, bfloat16, float32 or float64 of outer * terms * inner
 ///   elements, [outer, terms, inner]
@@ -40,17 +40,18 @@ struct SumShape {
 ///   `inner` of 1; null: 1
 /// @param limit null, or the address of a number, which needs a factor: then
 ///   the terms are the losses m * (d - m / 2), where d is |x - factor| and m is
-///   min(d, *limit), in double; the number is not checked, and if it is
-///   infinity, the loss of an infinite difference is nan
-/// @param narrow whether terms, and sums of at most 128 of them, are float32;
-///   needs float16 or bfloat16, an `inner` of 1, and a limit if there is a
-///   factor
+///   min(d, *limit); the number is not checked, and if it is infinity, the loss
+///   of an infinite difference is nan
+/// @param narrow whether terms, and sums of blocks of at most 8192 of them (64
+///   chains of at most 128), are float32; needs float16 or bfloat16, an `inner`
+///   of 1, and a limit if there is a factor
 SWAMP_API void sum(const Tensor& x, const SumShape& shape, double* sums,
                    Machine* machine = nullptr, const void* factor = nullptr,
                    const float* limit = nullptr, bool narrow = false);
 
-/// row_extremes finds the largest or smallest element of each row, nan if one
-/// is; 0 is larger than -0; of no elements -inf or inf.
+/// row_extremes finds the largest or smallest element of each row, nan if an
+/// element is; 0 is larger than -0. Without columns the largest is -inf, the
+/// smallest inf.
 ///
 /// @param x float16 or bfloat16
 /// @param is_smallest which of them

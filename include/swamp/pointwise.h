@@ -35,9 +35,9 @@ enum class Pointwise {
   leaky_gradient,  ///< z if x > 0, otherwise z * alpha, also if x is nan
   maximum,  ///< the larger of x and z, z if they are equal, nan if one is
   minimum,  ///< the smaller, in the same way
-  /// x + (z - x) * alpha, or z - (z - x) * (1 - alpha) unless |alpha| < 0.5
+  /// x + (z - x) * alpha if |alpha| < 0.5, else z - (z - x) * (1 - alpha)
   lerp,
-  sum_of_product,   ///< x + (z * w) * alpha
+  sum_of_product,   ///< x + (z * alpha) * w
   sum_of_quotient,  ///< x + (z * alpha) / w
   lerp_by,          ///< lerp with w in place of alpha
   difference_by     ///< difference with w in place of beta

@@ -134,8 +134,9 @@ struct ProductOptions {
 /// step of out is not larger than the extent of the dimensions with smaller
 /// steps), with SWAMP_UNSUPPORTED if the machine's LDM is too small, and with
 /// SWAMP_OUT_OF_MEMORY if packed copies cannot be allocated: about 16 MiB of a
-/// factor; of products with many terms, 32 MiB of float32 sums (of both 512 KiB
-/// for each slave, if that is more); of a gathered a, unless transfers are
+/// factor; with more than 8 slaves 32 MiB of the other one; of products with many
+/// terms, 32 MiB of float32 sums (of each 512 KiB for each slave, if that is
+/// more); of a gathered a, unless transfers are
 /// views, a copy of at most 1024 rows.
 ///
 /// @param[out] out [rows of a, columns of b]; dtype that of a, or float32

@@ -239,8 +239,8 @@ struct ScatterSum {
   }
 };
 
-// Sums at rows of the first dimension, such as the gradient of x[index] has,
-// are index_add().
+// index_put() adds rows at indices of the first dimension, as the gradient of
+// x[index] does, by index_add().
 Tensor& index_put(Tensor& x, const c10::List<std::optional<Tensor>>& indices,
                   const Tensor& values, bool accumulate, bool is_checked) {
   Tensor found;
@@ -264,7 +264,7 @@ Tensor& index_put(Tensor& x, const c10::List<std::optional<Tensor>>& indices,
                                       is_checked);
 }
 
-// a + value * (b * c), by PyTorch's sum. Tensors of several dtypes are
+// a + (value * b) * c, by PyTorch's sum. Tensors of several dtypes are
 // converted first to the one that PyTorch promotes them to.
 struct SumOfProduct {
   static ScalarType type_of(const Tensor& a, const Tensor& b, const Tensor& c) {
@@ -290,8 +290,9 @@ struct SumOfProduct {
   static Tensor product(const Tensor& a, const Tensor& b, const Tensor& c,
                         const Scalar& value) {
     const ScalarType type = type_of(a, b, c);
-    Tensor found = at::mul(wide(b.to(type), type), wide(c.to(type), type));
+    Tensor found = wide(b.to(type), type);
     if (!value.equal(1)) found = at::mul(found, value);
+    found = at::mul(found, wide(c.to(type), type));
     // As in Sum.
     return found.dim() == 0 && a.dim() != 0 ? found.unsqueeze(0) : found;
   }

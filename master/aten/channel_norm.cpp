@@ -2,9 +2,9 @@
 // swamp's with `reproducible`: PyTorch's depend on the number of threads or on
 // the CPU. mean() and the losses call sum(). Of float16, group norm and vector
 // norm are also swamp's with `half_precision`, because PyTorch's are 3 to 10
-// times slower than its float32's; so are sums along rows and means of 16 bits,
-// in float32, for which PyTorch copies x to float32. Everything else, and wrong
-// arguments, go to PyTorch's own kernels.
+// times slower than its float32's; so are means of 16 bits, for which PyTorch
+// copies x to float32. Everything else, and wrong arguments, go to PyTorch's
+// own kernels.
 #include "swamp/channel_norm.h"
 
 #include <ATen/WrapDimUtils.h>
@@ -47,7 +47,7 @@ bool is_replaced(const Tensor& x, bool is_slow = false) {
 }
 
 // How sums are computed: squares, and float32 sums of 16 bits, are of the last
-// dimensions.
+// dimensions, the latter of rows that are long enough.
 enum class Terms { kPlain, kSquares, kNarrow };
 
 // sum_of() adds up the dimensions of `mask`. It returns a float64 tensor of the
@@ -80,7 +80,7 @@ std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask,
           static_cast<std::size_t>(sizes[i]);
     }
     if (terms != Terms::kPlain && shape.inner != 1) return {};
-    if (terms == Terms::kNarrow && shape.terms < kLeastColumns) return {};
+    if (terms == Terms::kNarrow && shape.terms < 2 * kLeastColumns) return {};
     const Tensor sums =
         at::empty({static_cast<std::int64_t>(shape.outer * shape.inner)},
                   x.options().dtype(at::kDouble));
@@ -150,12 +150,11 @@ std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
       .view(reduced_sizes(x, *mask, keepdim));
 }
 
-// narrow_sum() returns a sum, or a mean, in float32; or nothing if it is not
+// narrow_mean() returns a mean from float32 sums, or nothing if it is not
 // swamp's.
-std::optional<Tensor> narrow_sum(const Tensor& x, at::OptionalIntArrayRef dim,
-                                 bool keepdim,
-                                 std::optional<at::ScalarType> dtype,
-                                 bool is_mean) {
+std::optional<Tensor> narrow_mean(const Tensor& x, at::OptionalIntArrayRef dim,
+                                  bool keepdim,
+                                  std::optional<at::ScalarType> dtype) {
   const at::ScalarType type = x.scalar_type();
   if (!is_half(type) || !is_half_precision() || is_reproducible() ||
       !is_plain(x, type) || x.numel() < kLeastElements ||
@@ -166,23 +165,22 @@ std::optional<Tensor> narrow_sum(const Tensor& x, at::OptionalIntArrayRef dim,
   if (!mask) return {};
   const at::AutoDispatchBelowADInplaceOrView guard;
   std::optional<Tensor> sums = sum_of(x, *mask, Terms::kNarrow);
-  if (!sums && is_mean) sums = sum_of(x, *mask, Terms::kPlain);
+  if (!sums && !mask->back()) sums = sum_of(x, *mask, Terms::kPlain);
   if (!sums) return {};
   const auto count = static_cast<float>(x.numel() / sums->numel());
   return rounded(static_cast<const double*>(const_data(*sums)), x,
-                 dim.value_or(at::IntArrayRef()), keepdim, is_mean ? count : 1);
+                 dim.value_or(at::IntArrayRef()), keepdim, count);
 }
 
 Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
            std::optional<at::ScalarType> dtype) {
-  std::optional<Tensor> result = narrow_sum(x, dim, keepdim, dtype, false);
-  if (!result) result = summed(x, dim, keepdim, dtype);
+  const std::optional<Tensor> result = summed(x, dim, keepdim, dtype);
   return result.has_value() ? *result : at::cpu::sum(x, dim, keepdim, dtype);
 }
 
 Tensor mean(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
             std::optional<at::ScalarType> dtype) {
-  const std::optional<Tensor> result = narrow_sum(x, dim, keepdim, dtype, true);
+  const std::optional<Tensor> result = narrow_mean(x, dim, keepdim, dtype);
   return result.has_value() ? *result : at::cpu::mean(x, dim, keepdim, dtype);
 }
 
@@ -269,12 +267,14 @@ struct ChannelRows {
   Matrix matrix;
 };
 
-// with_images() calls compute() with x as it lies in memory, or, if LDM is too
-// small for the positions of a channel that is last, with its rows.
+// with_images() calls compute() with x as it lies in memory, or with its rows,
+// if a line has too few channels that are last, or if LDM is too small for the
+// positions of one.
 template <class Compute>
 Three with_images(const Tensor& x, const Compute& compute) {
+  constexpr std::int64_t kLeastChannels = 16;  // fewer are transposed faster
   const at::MemoryFormat format = x.suggest_memory_format();
-  if (format != at::MemoryFormat::Contiguous && x.size(1) != 1 &&
+  if (format != at::MemoryFormat::Contiguous && x.size(1) >= kLeastChannels &&
       x.is_contiguous(format)) {
     try {
       return compute(ChannelRows(x, x.size(0), x.size(1), 0, true));

@@ -1,8 +1,10 @@
 // PyTorch's operators of each element that take a few operations, of 16 bits:
 // its own convert every vector there and back, and take up to twice as long as
-// those of float32. Both have the same bits: float32 inside, rounded once.
-// Losses of differences, and their gradients, are rounded once by swamp only;
-// the sum of losses is made of float32 terms, in double from some on.
+// those of float32. Both have the same bits: float32 inside, rounded once. But
+// addcmul, addcdiv, lerp and sums with alpha round each operation to float32,
+// where PyTorch's are fused; losses of differences, and their gradients, are
+// rounded to 16 bits once by swamp only; and sums of losses are float32 up to
+// some terms, then double.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -253,6 +255,14 @@ struct Plain {
 };
 
 using Limit = std::optional<Scalar>;
+// largest_of() returns the largest number of a 16-bit type, or of float32.
+double largest_of(at::ScalarType type) {
+  if (type == at::kHalf) return 65504;
+  return type == at::kBFloat16
+             ? static_cast<double>(std::numeric_limits<at::BFloat16>::max())
+             : static_cast<double>(std::numeric_limits<float>::max());
+}
+
 struct Clamp {
   // PyTorch refuses limits that the dtype cannot hold, and none.
   static OptionalOptions options(at::ScalarType type, const Limit& low,
@@ -269,11 +279,7 @@ struct Clamp {
   static bool set(at::ScalarType type, const Scalar& limit, float& number) {
     if (limit.isComplex()) return false;
     const double value = limit.toDouble();
-    const double largest =
-        type == at::kHalf
-            ? 65504
-            : static_cast<double>(std::numeric_limits<at::BFloat16>::max());
-    if (!(std::fabs(value) <= largest)) return false;
+    if (!(std::fabs(value) <= largest_of(type))) return false;
     number = type == at::kHalf ? float{limit.to<at::Half>()}
                                : float{limit.to<at::BFloat16>()};
     return true;
@@ -428,18 +434,19 @@ bool binary_(const Tensor& x, const Tensor& z, PointwiseOptions options) {
   return true;
 }
 
-// is_factor() returns whether a number is a factor that a float holds.
-bool is_factor(const Scalar& number) {
+// is_factor() returns whether a number is a factor that a float holds, and a
+// 16-bit type, if it is one.
+bool is_factor(const Scalar& number, at::ScalarType type = at::kFloat) {
   return !number.isBoolean() && !number.isComplex() &&
-         std::fabs(number.toDouble()) <=
-             static_cast<double>(std::numeric_limits<float>::max());
+         std::fabs(number.toDouble()) <= largest_of(type);
 }
 
 // is_sum() returns whether swamp adds or subtracts. PyTorch does not subtract
 // truth values.
 bool is_sum(int sign, const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  return is_factor(alpha) && (sign == 1 || (a.scalar_type() != at::kBool &&
-                                            b.scalar_type() != at::kBool));
+  return is_factor(alpha, at::result_type(a, b)) &&
+         (sign == 1 ||
+          (a.scalar_type() != at::kBool && b.scalar_type() != at::kBool));
 }
 PointwiseOptions sum_with(int sign, const Scalar& alpha) {
   return {Pointwise::sum, 1, static_cast<float>(sign) * alpha.to<float>()};
@@ -461,7 +468,8 @@ Tensor& sum_(Tensor& a, const Tensor& b, const Scalar& alpha) {
   return kStock(a, b, alpha);
 }
 
-// Of two numbers that are equal PyTorch's is the second one.
+// extreme() returns the second of two equal numbers, as the vectors of
+// PyTorch's kernel do; its loop over what is left returns the first.
 template <Pointwise kFunction, Tensor (*kStock)(const Tensor&, const Tensor&)>
 Tensor extreme(const Tensor& a, const Tensor& b) {
   if (is_taken(a)) {

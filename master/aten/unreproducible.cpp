@@ -368,6 +368,9 @@ class Kernel final : public c10::OperatorKernel {
   const std::shared_ptr<std::atomic<std::int64_t>> warned_;
 };
 
+// One for all forms.
+std::atomic<std::int64_t> kaiser_warned{0};
+
 // KaiserWindow is in front of the forms of kaiser_window(), whose own kernels
 // have the key BackendSelect, as they have no tensors.
 template <class... Form>
@@ -377,9 +380,8 @@ struct KaiserWindow {
                          std::optional<at::Layout> layout,
                          std::optional<at::Device> device,
                          std::optional<bool> pins) {
-    static std::atomic<std::int64_t> warned{0};
     if (is_reproducible()) {
-      report_unreproducible("aten::kaiser_window", "the CPU", warned);
+      report_unreproducible("aten::kaiser_window", "the CPU", kaiser_warned);
     }
     return at::compositeexplicitautograd::kaiser_window(length, form..., dtype,
                                                         layout, device, pins);

@@ -158,7 +158,6 @@ constexpr Row kRows[] = {
     widened("logsumexp", k16Bits),
     {"binary_cross_entropy", kWide, Depends::kCpuAndThreads, k16Bits},
     widened("binary_cross_entropy_backward", k16Bits),
-    widened("_adaptive_avg_pool2d_backward", k16Bits),
     widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()
     {"_embedding_bag_dense_backward", kAll, Depends::kCpu, k16Bits},
     widened("grid_sampler_3d", k16Bits),

@@ -102,6 +102,20 @@ TEST(ChannelNorm, RowExtremes) {
       }
     }
   }
+  // Zeros: the only one of its sign is the last one.
+  for (const std::size_t columns : {2u, 65u, 8192u, 8193u, 20000u}) {
+    for (const bool is_smallest : {false, true}) {
+      Values x(1, columns, kBFloat16);
+      for (std::size_t i = 0; i < columns; ++i) {
+        store_value(kBFloat16, x.memory.data(), i,
+                    is_smallest == (i + 1 == columns) ? -0.0 : 0.0);
+      }
+      double found = NAN;
+      row_extremes(x.matrix, is_smallest, &found);
+      EXPECT_EQ(found, 0);
+      EXPECT_EQ(std::signbit(found), is_smallest) << columns;
+    }
+  }
   double largest = 0;
   row_extremes({nullptr, 1, 0, kFloat16}, false, &largest);
   EXPECT_EQ(largest, -INFINITY);

@@ -79,6 +79,9 @@ TEST(Pointwise, Formulas) {
         const bool has_second = options.function >= Pointwise::sum;
         const bool has_third = options.function >= Pointwise::sum_of_product;
         if (has_third) options.third = w.matrix.data;
+        if (options.function == Pointwise::clamp) {
+          options.alpha = -0.3f, options.beta = 0.7f;  // of no 16-bit dtype
+        }
         const int places = has_second && !has_third ? 3 : 1;
         for (int where = 0; where < places; ++where) {
           if (has_second) {
@@ -100,6 +103,11 @@ TEST(Pointwise, Formulas) {
           ASSERT_EQ(y.bits(), expected.bits())
               << kFloatFormats[type].name << " function " << f << " columns "
               << columns << " second " << where;
+          if (!has_third) continue;
+          Values over = w;
+          options.third = over.matrix.data;
+          pointwise(x.matrix, over.matrix, options);
+          ASSERT_EQ(over.bits(), expected.bits()) << "over w, function " << f;
         }
       }
     }
@@ -115,6 +123,9 @@ TEST(Pointwise, Errors) {
   odd.row = static_cast<std::byte*>(x.matrix.data) + 1;
   PointwiseOptions no_third{Pointwise::sum_of_product};
   no_third.matrix = x.matrix.data;
+  PointwiseOptions odd_third = no_third, third_of_two{Pointwise::sum};
+  odd_third.third = odd.row;
+  third_of_two.matrix = third_of_two.third = x.matrix.data;
   const PointwiseOptions clamp{Pointwise::clamp};
   expect_refused({
       {[&] { pointwise(wide.matrix, wide.matrix, clamp); },
@@ -129,6 +140,10 @@ TEST(Pointwise, Errors) {
        "options: got 2 of matrix, row and values, expected 1 with this"},
       {[&] { pointwise(x.matrix, y.matrix, no_third); },
        "options.third: got null, expected an address, with x and"},
+      {[&] { pointwise(x.matrix, y.matrix, third_of_two); },
+       "options.third: got an address, expected null with this function"},
+      {[&] { pointwise(x.matrix, y.matrix, odd_third); },
+       "options.third.data: got"},
       {[&] { pointwise(x.matrix, y.matrix, odd); },
        "options.row: got a misaligned address"},
   });

@@ -291,7 +291,6 @@ WIDENED = {
     "upsample_linear1d": [(3, 20, 70), [140], False],
     "binary_cross_entropy": [unit, unit],
     "binary_cross_entropy_backward": [(), unit, unit],
-    "_adaptive_avg_pool2d_backward": [(2, 5, 7, 7), (2, 5, 20, 21)],
     "col2im": [(2, 27, 81), [9, 9], *PAIR],
     "_embedding_bag_dense_backward": [
         (60, 90), IDS, torch.arange(300) // 5, torch.full((60,), 5),

@@ -57,17 +57,17 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             products of two tensors or with a number, ``maximum``, ``minimum``,
             ``addcmul``, ``addcdiv``, ``lerp``, ``clamp``, ``prelu``, ``hardswish``;
             ``relu``, ``hardtanh``, ``leaky_relu``, ``hardsigmoid``, ``mse_loss``,
-            ``huber_loss`` and ``smooth_l1_loss`` with their gradients; ``mean``, sums of
-            the last dimensions, ``amax`` and ``amin``, ``cumsum`` and ``flip`` of rows,
-            and the gradient of ``x[index]`` of rows. PyTorch's in float32, rounded once, are ``nll_loss``
+            ``huber_loss`` and ``smooth_l1_loss`` with their gradients; ``mean``,
+            ``amax`` and ``amin``, ``cumsum`` and ``flip`` of rows, and the gradient of
+            ``x[index]`` of rows. PyTorch's in float32, rounded once, are ``nll_loss``
             and ``cross_entropy`` of class probabilities, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
             ``max`` and ``min`` along a dimension, ``logsumexp``, ``var``, ``std``,
             ``binary_cross_entropy`` and its gradient, linear ``interpolate``,
-            ``grid_sample`` and its gradient, ``max_pool1d`` without
-            one, and the gradients of ``unfold`` (so ``fold``), ``embedding_bag`` and
-            ``adaptive_avg_pool2d``. ``amax`` and ``amin`` of other dimensions than the
-            last ones are PyTorch's of the bits as integers.
+            ``grid_sample`` and its gradient, ``max_pool1d`` without one, and the
+            gradients of ``unfold`` (so ``fold``) and ``embedding_bag``.
+            ``amax`` and ``amin`` of other dimensions than the last ones are PyTorch's of
+            the bits as integers.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
@@ -86,7 +86,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             numbers, ``polar`` with its gradient, ``index_add`` with ``alpha``,
             ``linspace``, ``arange`` and ``uniform_`` are composed of operators that
             round each operation. Sums and the norms' statistics are computed in float64
-            and rounded once (of losses of 16 bits, at most 128 terms in float32).
+            and rounded once (of losses of 16 bits, up to 8192 terms in float32).
             float32 activations are computed in float64 (errors: 0.501 units in the last
             place), in 0.2 to 30 times PyTorch's time. In a thread that flushes subnormal
             numbers (``torch.set_flush_denormal``), 16-bit activations of arguments beyond 87
