@@ -347,7 +347,7 @@ COMPOSED = {
     "list": (lambda x, y: torch._foreach_add([x], [y], alpha=0.3)[0],
              lambda x, y: x + y * THIRD),
     "addcmul": (lambda x, y: torch.addcmul(x, x, y, value=0.3),
-                lambda x, y: x + x * y * THIRD),
+                lambda x, y: x + x * THIRD * y),
     "addcmul 1": (lambda x, y: torch.addcmul(x, x, y), lambda x, y: x + x * y),
     "addcmul float32": (  # as in torch.optim.ASGD
         lambda x, y: x.clone().addcmul_(y, STEP_SIZE, value=-1),
