@@ -305,8 +305,9 @@ struct SumOfProduct {
   }
   static Tensor& in_place(Tensor& a, const Tensor& b, const Tensor& c,
                           const Scalar& value) {
-    if (!is_taken(a, b, c, value, &a))
+    if (!is_taken(a, b, c, value, &a)) {
       return pointwise_addcmul_(a, b, c, value);
+    }
     const Guard guard;
     return a.add_(product(a, b, c, value));
   }

@@ -101,22 +101,6 @@ std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask,
   return from;
 }
 
-// mask_of() returns which dimensions are reduced, or nothing if PyTorch refuses
-// them: one that does not exist, or is named twice.
-std::optional<std::vector<bool>> mask_of(const Tensor& x,
-                                         at::OptionalIntArrayRef dim) {
-  std::vector<bool> mask(static_cast<std::size_t>(x.dim()),
-                         !dim.has_value() || dim->empty());
-  if (!dim.has_value()) return mask;
-  for (const std::int64_t d : *dim) {
-    if (d < -x.dim() || d >= x.dim()) return {};
-    auto&& one = mask[static_cast<std::size_t>(d < 0 ? d + x.dim() : d)];
-    if (one) return {};
-    one = true;
-  }
-  return mask;
-}
-
 std::vector<std::int64_t> reduced_sizes(const Tensor& x,
                                         const std::vector<bool>& mask,
                                         bool keepdim) {
@@ -168,8 +152,8 @@ std::optional<Tensor> narrow_mean(const Tensor& x, at::OptionalIntArrayRef dim,
   if (!sums && !mask->back()) sums = sum_of(x, *mask, Terms::kPlain);
   if (!sums) return {};
   const auto count = static_cast<float>(x.numel() / sums->numel());
-  return rounded(static_cast<const double*>(const_data(*sums)), x,
-                 dim.value_or(at::IntArrayRef()), keepdim, count);
+  return rounded(static_cast<const double*>(const_data(*sums)), x, *mask,
+                 keepdim, count);
 }
 
 Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
@@ -497,10 +481,23 @@ Three group_norm_backward(const Tensor& grad, const Tensor& x,
 
 }  // namespace
 
+std::optional<std::vector<bool>> mask_of(const Tensor& x,
+                                         at::OptionalIntArrayRef dim) {
+  std::vector<bool> mask(static_cast<std::size_t>(x.dim()),
+                         !dim.has_value() || dim->empty());
+  if (!dim.has_value()) return mask;
+  for (const std::int64_t d : *dim) {
+    if (d < -x.dim() || d >= x.dim()) return {};
+    auto&& one = mask[static_cast<std::size_t>(d < 0 ? d + x.dim() : d)];
+    if (one) return {};
+    one = true;
+  }
+  return mask;
+}
+
 Tensor rounded(const double* numbers, const Tensor& x,
-               at::IntArrayRef dimensions, bool keeps, float divisor) {
-  const Tensor y =
-      at::empty(reduced_sizes(x, *mask_of(x, dimensions), keeps), x.options());
+               const std::vector<bool>& mask, bool keeps, float divisor) {
+  const Tensor y = at::empty(reduced_sizes(x, mask, keeps), x.options());
   const auto round = [&](auto* to) {
     for (std::int64_t i = 0; i < y.numel(); ++i) {
       to[i] = static_cast<float>(numbers[i]) / divisor;

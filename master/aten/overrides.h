@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "swamp/aten.h"
 #include "swamp/product.h"
@@ -88,11 +89,17 @@ inline at::Tensor as_float(const at::Tensor& tensor) {
              : tensor;
 }
 
+// mask_of() returns which dimensions are reduced, all if none is named, or
+// nothing if PyTorch refuses them: one that does not exist, or is named twice.
+std::optional<std::vector<bool>> mask_of(const at::Tensor& x,
+                                         at::OptionalIntArrayRef dim);
+
 // rounded() returns numbers, each rounded to float32 and then to the 16-bit
-// dtype of x, as the result of a reduction of dimensions of x, of all if there
-// are none. They are first divided by `divisor`, in float32.
+// dtype of x, as the result of a reduction of the dimensions of `mask`. They
+// are first divided by `divisor`, in float32.
 at::Tensor rounded(const double* numbers, const at::Tensor& x,
-                   at::IntArrayRef dimensions, bool keeps, float divisor = 1);
+                   const std::vector<bool>& mask, bool keeps,
+                   float divisor = 1);
 
 // can_hold() returns whether such an operator writes a result of a dtype to
 // `out`, converted if need be.

@@ -121,24 +121,16 @@ std::optional<std::int64_t> sliced_dimension(Copies copies,
   return {};
 }
 
-// is_along_rows() returns whether the dimensions of a reduction are the last
-// ones of a contiguous tensor, or all. It sets `columns` to their elements.
-bool is_along_rows(const at::Tensor& x, at::IntArrayRef dimensions,
+// is_along_rows() returns whether the dimensions of a mask are the last ones of
+// a contiguous tensor, or all. It sets `columns` to their elements.
+bool is_along_rows(const at::Tensor& x, const std::vector<bool>& mask,
                    std::int64_t& columns) {
   columns = 1;
   if (!x.is_contiguous()) return false;
-  std::vector<bool> is_reduced(static_cast<std::size_t>(x.dim()),
-                               dimensions.empty());
-  for (const std::int64_t d : dimensions) {
-    if (d < -x.dim() || d >= x.dim()) return false;
-    auto&& one = is_reduced[static_cast<std::size_t>(d < 0 ? d + x.dim() : d)];
-    if (one) return false;
-    one = true;
-  }
   bool is_row = true;
   for (std::int64_t d = x.dim() - 1; d >= 0; --d) {
     if (x.size(d) == 1) continue;
-    if (!is_reduced[static_cast<std::size_t>(d)]) {
+    if (!mask[static_cast<std::size_t>(d)]) {
       is_row = false;
     } else if (is_row) {
       columns *= x.size(d);
@@ -157,7 +149,8 @@ bool is_along_rows(const at::Tensor& x, at::IntArrayRef dimensions,
 at::Tensor extremum(const at::Tensor& x, bool is_smallest,
                     at::IntArrayRef dimensions, bool keeps) {
   if (!x.is_non_overlapping_and_dense() || address_of(x) % 2 != 0) return {};
-  if (std::int64_t columns; is_along_rows(x, dimensions, columns)) {
+  const auto mask = mask_of(x, dimensions);
+  if (std::int64_t columns; mask && is_along_rows(x, *mask, columns)) {
     const std::int64_t rows = x.numel() / columns;
     std::vector<double> extremes(static_cast<std::size_t>(rows));
     translated([&] {
@@ -166,7 +159,7 @@ at::Tensor extremum(const at::Tensor& x, bool is_smallest,
            static_cast<std::size_t>(columns), *scalar_type(x.scalar_type())},
           is_smallest, extremes.data());
     });
-    return rounded(extremes.data(), x, dimensions, keeps);
+    return rounded(extremes.data(), x, *mask, keeps);
   }
   const swamp::Tensor all{const_cast<void*>(const_data(x)),
                           static_cast<std::size_t>(x.numel()),
