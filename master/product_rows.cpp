@@ -13,16 +13,25 @@ using slave::ProductArgs;
 bool product_of_few_rows(const ProductCall& call) {
   const Matrices &out = call.out, &a = call.a, &b = call.b, &self = call.self;
   const std::size_t terms = call.terms();
+  const bool in_place = b.column_step == 1;  // rows of b are read as they are
+  // Packing all of b pays for more rows. It also divides rows between slaves,
+  // which one panel of a would not be worth.
+  const bool has_columns = out.columns / kProductLanes >=
+                           4 * static_cast<std::size_t>(call.machine.slaves());
+  const std::size_t most_rows = !has_columns ? slave::kFewProductRows
+                                : in_place   ? 64
+                                             : 32;
   // The rows are lines, or the columns are.
-  const bool is_few = out.rows <= slave::kFewProductRows &&
-                      terms <= std::size_t{1} << 20 &&
+  const bool is_few = out.rows <= most_rows && terms <= std::size_t{1} << 20 &&
                       (out.rows == 1 || out.columns == 1 || out.row_step == 1 ||
                        out.column_step == 1);
   if (!is_few) return false;
   constexpr std::size_t kFewWords = 256;  // of a panel that fits into L1
   const std::size_t width = slave::product_rows_width(out.rows);
-  const std::size_t sliver =
-      slave::product_panel_bytes(terms, width, call.pairs);
+  const bool pairs = call.pairs && !in_place;
+  const std::size_t slivers = (out.rows + width - 1) / width,
+                    bytes = slivers *
+                            slave::product_panel_bytes(terms, width, pairs);
   // Whole panels, and the last one if it is narrower.
   struct Group {
     std::size_t column, columns;
@@ -36,9 +45,10 @@ bool product_of_few_rows(const ProductCall& call) {
     Group& now = parts[count];
     now = {column, left - left % lanes, call.common_args()};
     now.args.columns = now.columns;
+    now.args.pairs = pairs;
     now.args.rows = static_cast<std::uint32_t>(out.rows);
     now.args.block_terms =
-        call.block_terms_of(terms, kFewWords * (call.pairs ? 2 : 1));
+        call.block_terms_of(terms, kFewWords * (pairs ? 2 : 1));
     Operation& operation = operations[count];
     using At = slave::ProductRowsOperand;
     operation = Operation(call.kernel(KernelFamily::product_rows), &now.args);
@@ -47,38 +57,38 @@ bool product_of_few_rows(const ProductCall& call) {
                       kProductLanes * x.column_step);
     };
     now.args.in = set(At::b, b, terms);
-    operation.set_unit_bytes(At::a, sliver);
+    operation.set_unit_bytes(At::a, bytes);
     now.args.self = set(At::self, self, call.adds() ? out.rows : 0);
     now.args.out = set(At::out, out, out.rows);
     const std::size_t scale_bytes = call.steps_of(terms) * sizeof(float);
     operation.set_unit_bytes(At::a_scales, out.rows * scale_bytes);
     operation.set_unit_bytes(At::b_scales, lanes * scale_bytes);
     operation.scratch_bytes = static_cast<std::uint32_t>(
-        slave::product_rows_scratch_bytes(now.args.block_terms));
+        slave::product_rows_scratch_bytes(out.rows, now.args.block_terms));
     operation.traffic_bytes =
         static_cast<std::uint32_t>(1 + kProductLanes * terms * call.bytes());
     if (!call.fits(operation)) return false;
     column += now.columns;
   }
-  slave::ProductPackArgs pack = pack_args(terms, width, width, call.pairs);
+  slave::ProductPackArgs pack = pack_args(terms, width, width, pairs);
   if (!call.fits(pack_operation(pack, a.transposed()))) return false;
 
   const std::size_t most =
-      std::clamp<std::size_t>(kPackedBytes / sliver, 1, out.batch);
+      std::clamp<std::size_t>(kPackedBytes / bytes, 1, out.batch);
   Workspace& workspace = Workspace::of_this_thread();
-  std::byte* const packed = workspace.row_values<std::byte>(sliver * most);
+  std::byte* const packed = workspace.row_values<std::byte>(bytes * most);
   for (std::size_t first = 0; first < out.batch; first += most) {
     const std::size_t batch = std::min(most, out.batch - first);
     const PackedLanes lanes{part(a, first, 0, 0).transposed(), batch, out.rows,
                             width, packed};
-    pack_panels(call.machine, &lanes, 1, terms, terms, call.pairs);
+    pack_panels(call.machine, &lanes, 1, terms, terms, pairs);
     RowTable table(operations, count, count * batch, false,
                    {1, ~std::size_t{0}}, workspace.segments());
     for (std::size_t i = 0; i < batch; ++i) {
       for (std::size_t p = 0; p < count; ++p) {
         const std::size_t column = parts[p].column;
         table.add(panels_of(parts[p].columns),
-                  {part(b, first + i, 0, column).data, packed + i * sliver,
+                  {part(b, first + i, 0, column).data, packed + i * bytes,
                    part(self, first + i, 0, column).data,
                    part(out, first + i, 0, column).data, call.scales.a,
                    call.place(call.scales.b, column)},

@@ -85,11 +85,12 @@ struct ProductPackOperand {
 //   tensor is row first_row of it, the first term its term first_term.
 //   With packed_rows, a (constant) is panels of kMaxProductRows rows of the
 //   tensor, from its first on, in as many terms as the panels of b.
-// product_rows: the same for at most kFewProductRows rows, with b as it lies in
-//   main memory: b (in), a (constant, packed with product_rows_width()), self,
-//   out, a_scales (constant), b_scales (in), of one chain. A unit is
-//   kProductLanes columns of the result; the last of them, of which tile.first
-//   says where it is, may have fewer.
+// product_rows: the same for few rows, with b as it lies in main memory: b
+// (in),
+//   a (constant, packed panels of product_rows_width() rows), self, out,
+//   a_scales (constant), b_scales (in), of one chain. A unit is kProductLanes
+//   columns of the result; the last of them, of which tile.first says where it
+//   is, may have fewer.
 // scaled_product: a (in, rows of bfloat16), b (constant, a packed panel of
 //   kProductLanes columns), sums (inout, rows; absent: none), a_scales (in,
 //   rows of float32), b_scales (constant, rows of kProductLanes float32), out
@@ -163,7 +164,7 @@ struct ProductPanel {
 
 inline constexpr std::size_t kProductLanes = 32;
 inline constexpr std::size_t kMaxProductRows = 12;  // of a tile in registers
-inline constexpr std::size_t kFewProductRows = 8;   // of product_rows
+inline constexpr std::size_t kFewProductRows = 8;   // of one panel
 inline constexpr std::size_t kProductTileBytes =
     kMaxProductRows * kProductLanes * sizeof(float);
 
@@ -216,14 +217,20 @@ constexpr std::size_t product_places_bytes(std::size_t terms) noexcept {
 
 // product_rows_width() is the width of the packed rows of product_rows.
 constexpr std::size_t product_rows_width(std::size_t rows) noexcept {
-  return rows > 4 ? 8 : rows > 2 ? 4 : rows;
+  return rows > 4 ? kFewProductRows : rows > 2 ? 4 : rows;
 }
 
-// product_rows_scratch_bytes() is Operation::scratch_bytes of product_rows: a
-// tile of sums, and a panel of b.
+// product_rows_sums_bytes() is the bytes of the sums of one unit.
+constexpr std::size_t product_rows_sums_bytes(std::size_t rows) noexcept {
+  const std::size_t width = product_rows_width(rows);
+  return (rows + width - 1) / width * width * kProductLanes * sizeof(float);
+}
+
+// product_rows_scratch_bytes() is Operation::scratch_bytes of product_rows: the
+// sums, and a panel of b.
 constexpr std::size_t product_rows_scratch_bytes(
-    std::size_t block_terms) noexcept {
-  return kProductTileBytes +
+    std::size_t rows, std::size_t block_terms) noexcept {
+  return product_rows_sums_bytes(rows) +
          product_panel_bytes(block_terms, kProductLanes, false);
 }
 

@@ -1,6 +1,7 @@
 // The kernel of products with few rows, which reads b as it lies in memory:
-// groups of words are transposed in registers, or a panel is packed in the
-// scratch memory. Compiled once per target by Highway.
+// rows of b are added as they are, groups of words of its columns are
+// transposed in registers, or a panel is packed in the scratch memory. Compiled
+// once per target by Highway.
 #include "slave/kernel_table.h"
 #include "slave/product_args.h"
 
@@ -53,10 +54,10 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
       // all at once would keep the loads waiting.
       const std::size_t ahead = w / kLine * kLine + kAhead,
                         first = lane + w / kWords % 2 * (kLanesAtOnce / 2);
-      const auto* next =
-          ahead < words ? x.at(first, ahead * kWordTerms<Format>)
-                        : x.at(first + kLanesAtOnce,  // the next lanes
-                               (ahead - words) * kWordTerms<Format>);
+      const auto* next = ahead < words
+                             ? x.at(first, ahead * kWordTerms<Format>)
+                             : x.at(first + kLanesAtOnce,  // the next lanes
+                                    (ahead - words) * kWordTerms<Format>);
       for (std::size_t v = 0; v < kVectors; ++v) {
         VF word[kWords];
         transposed_lines(x, lane + v * kLanes, w, word);
@@ -113,6 +114,109 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
 }
 #endif
 
+// Rows are slivers of a, packed one after another, each of `height` rows.
+struct Slivers {
+  const std::byte* first;
+  std::size_t count, height, bytes;
+
+  HWY_INLINE const std::byte* at(std::size_t g) const {
+    return first + g * bytes;
+  }
+  HWY_INLINE std::size_t rows() const { return count * height; }
+};
+
+// add_columns() adds the products of `terms` terms to kHeight rows of sums of
+// kWide vectors of columns, which are neighbours in the rows of b, `step`
+// elements apart. The sums of kProductLanes columns are lines of a unit; the
+// next unit is `unit` floats away.
+template <class Format, std::size_t kHeight, std::size_t kWide>
+HWY_INLINE void add_columns(const typename Format::Element* b,
+                            std::int64_t step, const float* a,
+                            std::size_t terms, bool is_first, float* sums,
+                            std::size_t unit) {
+  const DF df;
+  // The columns of the next calls, into L1, if these take long enough.
+  constexpr std::size_t kAhead = kHeight >= 4 ? kProductLanes : 0;
+  const auto at = [&](std::size_t r, std::size_t v) {
+    const std::size_t lane = v * kLanes;
+    return sums + lane / kProductLanes * unit + r * kProductLanes +
+           lane % kProductLanes;
+  };
+  constexpr std::make_index_sequence<kHeight> kEachRow;
+  constexpr std::make_index_sequence<kWide> kEachVector;
+  VF sum[kHeight][kWide];
+  const auto for_sums = [&](const auto& visit) HWY_ATTR {
+    for_constants(
+        [&](auto r) HWY_ATTR {
+          for_constants([&](auto v) HWY_ATTR { visit(r, v); }, kEachVector);
+        },
+        kEachRow);
+  };
+  for_sums([&](auto r, auto v) HWY_ATTR {
+    sum[r][v] = is_first ? hn::Zero(df) : hn::LoadU(df, at(r, v));
+  });
+  const auto add = [&](const float* row_of_a,
+                       const typename Format::Element* row) HWY_ATTR {
+    for_constants(
+        [&](auto v) HWY_ATTR {
+          const VF x = Format::load(df, row + v * kLanes);
+          if (kAhead != 0) hwy::Prefetch(row + v * kLanes + kAhead);
+          for_constants(
+              [&](auto r) HWY_ATTR {
+                sum[r][v] = Floats::add(hn::Set(df, row_of_a[r]), x, sum[r][v]);
+              },
+              kEachRow);
+        },
+        kEachVector);
+  };
+  for (; terms >= 2; terms -= 2) {
+    add(a, b + step);
+    add(a + kHeight, b);
+    a += 2 * kHeight;
+    b += 2 * step;
+  }
+  if (terms != 0) add(a, b);
+  for_sums([&](auto r, auto v)
+               HWY_ATTR { hn::StoreU(nan_to_quiet(sum[r][v]), df, at(r, v)); });
+}
+
+// rows_in_place() computes the sums of `columns` columns that are neighbours in
+// the rows of b, for add_columns(): a few terms of all columns, then the next
+// terms, so that rows of b are read in long runs.
+template <class Format, std::size_t kHeight>
+HWY_INLINE void rows_in_place(const typename Format::Element* b,
+                              std::int64_t step, const Slivers& a,
+                              std::size_t terms, std::size_t columns,
+                              float* sums) {
+  constexpr std::size_t kTerms = 64;
+  // Vectors of sums that leave registers for the factors.
+  constexpr std::size_t kSums = kRows >= 8 ? 16 : 8;
+  constexpr std::size_t kWide = std::max<std::size_t>(1, kSums / kHeight);
+  constexpr std::size_t kNarrow =
+      std::min(kWide, std::max<std::size_t>(1, kProductLanes / kLanes));
+  const std::size_t unit = a.rows() * kProductLanes;
+  for (std::size_t t = 0; t < terms; t += kTerms) {
+    const auto add = [&](auto wide, std::size_t c) HWY_ATTR {
+      for (std::size_t g = 0; g < a.count; ++g) {
+        add_columns<Format, kHeight, wide>(
+            b + static_cast<std::int64_t>(t) * step + c, step,
+            words_of(a.at(g)) + t * kHeight, std::min(kTerms, terms - t),
+            t == 0,
+            sums + c / kProductLanes * unit + g * kHeight * kProductLanes +
+                c % kProductLanes,
+            unit);
+      }
+    };
+    std::size_t c = 0;
+    for (; c + kWide * kLanes <= columns; c += kWide * kLanes) {
+      add(std::integral_constant<std::size_t, kWide>(), c);
+    }
+    for (; c < columns; c += kNarrow * kLanes) {
+      add(std::integral_constant<std::size_t, kNarrow>(), c);
+    }
+  }
+}
+
 template <class In, class Out>
 HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
   using At = ProductRowsOperand;
@@ -124,54 +228,100 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
   auto* out = operand<Element>(tile, At::out);
   Factors factors{operand<const float>(tile, At::a_scales), 1,
                   operand<const float>(tile, At::b_scales)};
-  auto* local = static_cast<float*>(tile.scratch);
-  auto* panel = static_cast<std::byte*>(tile.scratch) + kProductTileBytes;
   const bool pairs = args.pairs != 0;
+  const std::size_t terms = args.terms;
   const std::size_t height = product_rows_width(args.rows);
+  const Slivers slivers{a, (args.rows + height - 1) / height, height,
+                        product_panel_bytes(terms, height, pairs)};
+  auto* const local = static_cast<float*>(tile.scratch);
+  auto* const panel = static_cast<std::byte*>(tile.scratch) +
+                      product_rows_sums_bytes(args.rows);
+  const Sums sums{local, kProductLanes};
   const ProductSteps b_at = steps_of(tile.layout[At::b], args.in, sizeof *b),
                      self_at = steps_of(tile.layout[At::self], args.self,
                                         sizeof *self),
                      out_at =
                          steps_of(tile.layout[At::out], args.out, sizeof *out);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    const std::size_t columns = std::min<std::size_t>(
-        kProductLanes, args.columns - (tile.first + i) * kProductLanes);
-    const Sums sums{local, kProductLanes};
+  const std::size_t b_unit = tile.layout[At::b].unit_step / sizeof *b;
+  // Of units whose columns are neighbours in the rows of b, as many at a time
+  // as the scratch memory has place for their sums; otherwise one.
+  const bool in_place = terms != 0 && b_at.column == 1;
+  const std::size_t most =
+      in_place && b_unit == kProductLanes
+          ? product_rows_scratch_bytes(args.rows, args.block_terms) /
+                (slivers.rows() * kProductLanes * sizeof(float))
+          : 1;
+  for (std::size_t i = 0; i < tile.count;) {
+    const std::size_t left = args.columns - (tile.first + i) * kProductLanes;
+    const std::size_t units = std::max<std::size_t>(
+        1, std::min({tile.count - i, left / kProductLanes, most}));
+    const std::size_t columns = std::min(left, kProductLanes);
+    const bool is_whole = columns == kProductLanes;
     std::size_t term = 0;
+    if (is_whole && in_place) {
+      const auto rows = height == 1   ? rows_in_place<In, 1>
+                        : height == 2 ? rows_in_place<In, 2>
+                        : height == 4 ? rows_in_place<In, 4>
+                                      : rows_in_place<In, 8>;
+      rows(b, b_at.row, slivers, terms, units * kProductLanes, local);
+      term = terms;
+    }
 #if HWY_TARGET == HWY_AVX3
-    if (columns == kProductLanes && b_at.row == 1) {
+    if (is_whole && b_at.row == 1 && term == 0) {
       // One vector of two rows has enough sums to hide their latency.
-      const auto rows = height == 1
-                            ? tile.prefetch_bytes != 0 ? rows_of_words<In, 1, 1>
-                                                       : rows_of_words<In, 1, 2>
-                        : height == 2 ? rows_of_words<In, 2, 1>
+      const auto rows = height == 1   ? tile.prefetch_bytes != 0
+                                            ? rows_of_words<In, 1, 1>
+                                            : rows_of_words<In, 1, 2>
+                          : height == 2 ? rows_of_words<In, 2, 1>
                         : height == 4 ? rows_of_words<In, 4, 1>
                                       : rows_of_words<In, 8, 1>;
-      term = rows(
-          {b, b_at.column, 1, columns, static_cast<std::size_t>(args.terms)}, a,
-          words_of(a), pairs, sums);
+      term = terms;
+      for (std::size_t g = 0; g < slivers.count; ++g) {
+        const std::byte* const sliver = slivers.at(g);
+        term = std::min(term,
+                        rows({b, b_at.column, 1, columns, terms}, sliver,
+                             words_of(sliver), pairs, sums.after(g * height)));
+      }
     }
 #endif
-    while (term < args.terms || args.terms == 0) {
+    while (term < terms || terms == 0) {
       const Source<In> block{
           b + static_cast<std::int64_t>(term) * b_at.row, b_at.column, b_at.row,
-          columns, std::min<std::size_t>(args.block_terms, args.terms - term)};
+          columns, std::min<std::size_t>(args.block_terms, terms - term)};
       pack_panel<In>(block, kProductLanes, pairs, panel);
-      add_words(height,
-                Packed{exponent_of(a),
-                       words_of(a) + (pairs ? term / 2 : term) * height, height,
-                       0},
-                {panel, 0}, panel, words_of(panel), block.terms, pairs,
-                term == 0 ? Sums{nullptr, kProductLanes} : sums, sums);
+      for (std::size_t g = 0; g < slivers.count; ++g) {
+        const std::byte* const sliver = slivers.at(g);
+        const Sums to = sums.after(g * height);
+        add_words(height,
+                  Packed{exponent_of(sliver),
+                         words_of(sliver) + (pairs ? term / 2 : term) * height,
+                         height, 0},
+                  {panel, 0}, panel, words_of(panel), block.terms, pairs,
+                  term == 0 ? Sums{nullptr, kProductLanes} : to, to);
+      }
       term += block.terms;
-      if (args.terms == 0) break;
+      if (terms == 0) break;
     }
-    finish<Out>(args, sums, args.rows, columns, self, self_at, out, out_at,
-                factors);
-    if (factors.rows != nullptr) factors.columns += kProductLanes;
-    if (args.terms != 0) b += tile.layout[At::b].unit_step / sizeof *b;
-    if (self != nullptr) self += tile.layout[At::self].unit_step / sizeof *self;
-    out += tile.layout[At::out].unit_step / sizeof *out;
+    for (std::size_t u = 0; u < units; ++u) {
+      for (std::size_t r = 0; r < args.rows; r += height) {
+        const auto row = static_cast<std::int64_t>(r);
+        finish<Out>(
+            args, sums.after(u * slivers.rows() + r),
+            std::min<std::size_t>(height, args.rows - r), columns,
+            self == nullptr ? nullptr : self + row * self_at.row, self_at,
+            out + row * out_at.row, out_at,
+            {factors.rows == nullptr ? nullptr
+                                     : factors.rows + r * factors.row_step,
+             factors.row_step, factors.columns});
+      }
+      if (factors.rows != nullptr) factors.columns += kProductLanes;
+      if (self != nullptr) {
+        self += tile.layout[At::self].unit_step / sizeof *self;
+      }
+      out += tile.layout[At::out].unit_step / sizeof *out;
+    }
+    if (terms != 0) b += units * b_unit;
+    i += units;
   }
 }
 

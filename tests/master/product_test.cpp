@@ -379,6 +379,12 @@ TEST(Product, BitsOfScalarLoop) {
       {1, 1, 32, 2500},
       {1, 2, 65, 70, rows, rows, rows},
       {1, 150, 1, 65, rows, rows, rows},
+      // More rows than one panel of a has, with columns for all slaves.
+      {1, 20, 300, 131},
+      {1, 64, 130, 70, columns, rows, rows},
+      {2, 9, 160, 33, gaps, rows, gaps},
+      {1, 27, 300, 70, columns, columns, rows},
+      {2, 32, 140, 37, rows, gaps, rows},
       {1, 30, 40, 60, Layout::gathered},
       {2, 15, 70, 302, Layout::gathered, columns, gaps},
       {2, 27, 200, 256, rows, columns},

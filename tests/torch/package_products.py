@@ -106,7 +106,7 @@ class Products(TestCase):
             16)  # 400 copies: 50
 
     def test_tiles(self):
-        """Where oneDNN may use AMX, attention and products are PyTorch's, but for one row
+        """Where oneDNN may use AMX, attention and products are PyTorch's, but for few rows
         or, of attention, one query in float16."""
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             has_tiles = " amx_bf16 " in file.read()
@@ -119,13 +119,14 @@ w, labels = torch.randn(300, 64).bfloat16(), torch.arange(80)
 attention = lambda: F.scaled_dot_product_attention(x, y, y)
 swamp_torch.enable(half_precision=True)
 ours = attention()
-def one_row():
+def few_rows():
     z = torch.arange(1.0, 20481.0).sin().half().view(1, 4, 80, 64)
     q = torch.linspace(-1, 1, 256).half().view(1, 4, 1, 64)
-    return torch.mm(x[0, 0, :1], w.t()).float(), F.scaled_dot_product_attention(q, z, z)
-row = one_row()
+    return (torch.mm(x[0, 0, :2], w.t()).float(), F.scaled_dot_product_attention(q, z, z),
+            torch.mm(x[0, 0, :4], w.t().contiguous()).float())
+found = few_rows()
 swamp_torch.enable(reproducible=True)
-for one, other in zip(row, one_row()):
+for one, other in zip(found, few_rows()):
     assert torch.equal(one, other)
 swamp_torch.enable(half_precision=True)
 loss = swamp_torch.functional.linear_cross_entropy(x[0, 0], w, labels)

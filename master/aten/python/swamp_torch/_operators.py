@@ -42,7 +42,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             (unless ``reproducible``, PyTorch's own stay in use where they are
             faster: on CPUs without fused multiply-add, for which :func:`info`
             says "emulated, slow" under ``products``; on those with AMX for the
-            dtype, AMX-BF16 or AMX-FP16, except products of one or two rows; and most
+            dtype, AMX-BF16 or AMX-FP16, except products of up to four rows; and most
             of those of bfloat16 on those with AVX512-BF16: README, Limits); and whether
             ``scaled_dot_product_attention`` (without such AMX), ``log_softmax``, ``cross_entropy``
             of class indices, ``layer_norm``, ``rms_norm``, ``gelu`` (of the
