@@ -6,16 +6,20 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/_convolution_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/convolution_backward_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "master/aten/checks.h"
 #include "master/aten/overrides.h"
@@ -153,6 +157,43 @@ bool is_taken(const Convolution& one, const Call& call, bool is_backward) {
          (is_depthwise && (!is_last || (is_backward && !is_small)));
 }
 
+// is_by_tiles() returns whether PyTorch's products of matrices compute a
+// pointwise convolution of images with the channels first, on a CPU that
+// multiplies tiles: oneDNN's convolution copies the images to and from a format
+// of blocks, which takes up to nine times as long.
+bool is_by_tiles(const Convolution& one, const Call& call) {
+  return prefers_tiles(call.input.scalar_type()) && one.groups == 1 &&
+         one.is_pointwise() && !call.transposed && call.input.is_contiguous() &&
+         call.weight.is_contiguous();
+}
+
+// has_large_images() returns whether products of single images are worth
+// reading the weight for each of them.
+bool has_large_images(const Call& call) {
+  constexpr std::int64_t kLeastPositions = 128, kSmallWeight = 1 << 16;
+  return call.weight.numel() <= kSmallWeight ||
+         call.input.numel() / (call.input.size(0) * call.input.size(1)) >=
+             kLeastPositions;
+}
+
+// weight_times() is a matrix times each image of x.
+Tensor weight_times(const Tensor& weight, const Tensor& x,
+                    const OptionalTensor& bias) {
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes[1] = weight.size(0);
+  const Tensor images = x.flatten(2),
+               all = weight.expand({x.size(0), weight.size(0), x.size(1)});
+  const bool has_bias = bias.has_value() && bias->defined();
+  return (has_bias ? at::baddbmm(bias->view({1, -1, 1}), all, images)
+                   : at::bmm(all, images))
+      .view(sizes);
+}
+
+// channel_rows() is a row of all images for each channel.
+Tensor channel_rows(const Tensor& x) {
+  return x.flatten(2).transpose(0, 1).flatten(1);
+}
+
 // With few filters in each group most lanes of a panel are unused. PyTorch's
 // float32 convolution is then many times as fast; its result is rounded once.
 bool is_by_float(const Convolution& one) {
@@ -180,9 +221,15 @@ Tensor convolution(const Tensor& input, const Tensor& weight,
   const bool has_bias = bias.has_value() && bias->defined();
   const std::int64_t results =
       one ? (transposed ? one->channels : one->filters) : 0;
-  if (!one || !is_taken(*one, call, false) ||
-      (has_bias && (!is_plain(*bias, input.scalar_type()) ||
-                    bias->sizes() != at::IntArrayRef({results})))) {
+  const bool is_bias_plain =
+      !has_bias || (is_plain(*bias, input.scalar_type()) &&
+                    bias->sizes() == at::IntArrayRef({results}));
+  if (one && is_bias_plain && is_by_tiles(*one, call) &&
+      has_large_images(call)) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return weight_times(weight.flatten(1), input, bias);
+  }
+  if (!one || !is_bias_plain || !is_taken(*one, call, false)) {
     return at::compositeexplicitautograd::_convolution(
         input, weight, bias, stride, padding, dilation, transposed,
         output_padding, groups, benchmark, deterministic, cudnn_enabled,
@@ -224,11 +271,27 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     return sizes[0] == one->images &&
            sizes[1] == (transposed ? one->channels : one->filters);
   };
-  if (!one || !fits() || !is_taken(*one, call, true)) {
+  const auto stock = [&](std::array<bool, 3> wanted) {
     return at::compositeexplicitautograd::convolution_backward(
         grad_output, input, weight, bias_sizes, stride, padding, dilation,
-        transposed, output_padding, groups, output_mask);
+        transposed, output_padding, groups, wanted);
+  };
+  if (one && fits() && is_by_tiles(*one, call)) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const bool by_image = has_large_images(call);
+    auto grads = stock({output_mask[0] && !by_image, false, output_mask[2]});
+    const Tensor grad = grad_output.contiguous();
+    if (output_mask[0] && by_image) {
+      std::get<0>(grads) =
+          weight_times(weight.flatten(1).t().contiguous(), grad, std::nullopt);
+    }
+    if (output_mask[1]) {
+      std::get<1>(grads) = at::mm(channel_rows(grad), channel_rows(input).t())
+                               .view(weight.sizes());
+    }
+    return grads;
   }
+  if (!one || !fits() || !is_taken(*one, call, true)) return stock(output_mask);
   const at::AutoDispatchBelowADInplaceOrView guard;
   std::optional<c10::SymDimVector> sizes;
   if (bias_sizes.has_value()) {

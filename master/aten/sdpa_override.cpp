@@ -1,8 +1,8 @@
 // PyTorch's scaled_dot_product_attention and its backward, replaced by swamp's:
-// of float16 and bfloat16 tensors with either switch on, half precision (unless
-// the CPU has tiles) or attention; of float32 tensors with attention on.
-// PyTorch's own kernel computes everything else, also what libswamp refuses
-// because of its sizes.
+// of float16 and bfloat16 tensors with either switch on, half precision (if the
+// CPU has tiles, only what beats them) or attention; of float32 tensors with
+// attention on. PyTorch's own kernel computes everything else, also what
+// libswamp refuses because of its sizes.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_cpu_dispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>
@@ -37,14 +37,28 @@ struct Attention {
 
 std::atomic<bool> active{false};
 
+enum class Direction { forward, backward };
+
+// beats_tiles() returns whether swamp is faster even if the CPU has tiles: of
+// one query in float16, and in backward, which PyTorch divides into products
+// too small for tiles, up to some multiply-adds of the scores of a head.
+bool beats_tiles(const Attention& x, Direction direction) {
+  if (x.query.dim() != 4 || x.key.dim() != 4) return false;
+  if (direction == Direction::forward) {
+    return x.query.scalar_type() == at::kHalf && x.query.size(2) == 1;
+  }
+  const auto most = static_cast<double>(x.causal ? 1 << 24 : 1 << 22);
+  return static_cast<double>(x.query.size(2)) *
+             static_cast<double>(x.key.size(2)) *
+             static_cast<double>(x.query.size(3)) <=
+         most;
+}
+
 // is_ours() returns whether swamp computes an attention, if libswamp takes its
-// sizes. PyTorch's own kernel gets all others; it refuses some of them. Of one
-// query it is slower in float16, even if the CPU has tiles.
-bool is_ours(const Attention& x, double dropout_p) {
+// sizes. PyTorch's own kernel gets all others; it refuses some of them.
+bool is_ours(const Attention& x, double dropout_p, Direction direction) {
   const at::ScalarType type = x.query.scalar_type();
-  const bool is_faster =
-      !prefers_tiles(type) ||
-      (type == at::kHalf && x.query.dim() == 4 && x.query.size(2) == 1);
+  const bool is_faster = !prefers_tiles(type) || beats_tiles(x, direction);
   const bool on = (is_switched(type) && is_faster) ||
                   (is_attention() && (is_half(type) || type == at::kFloat));
   if (!on || dropout_p != 0) return false;
@@ -166,7 +180,7 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value,
                 std::optional<double> scale) {
   const Attention x{query, key, value, is_causal, mask_of(attn_mask), scale};
   const at::AutoDispatchBelowADInplaceOrView guard;
-  if (is_ours(x, dropout_p)) {
+  if (is_ours(x, dropout_p, Direction::forward)) {
     const auto found = supported([&] { return swamp_forward(x); });
     if (found.has_value()) return *found;
   }
@@ -184,8 +198,8 @@ Backward backward(const Tensor& grad_out, const Tensor& query,
     return is_plain(tensor, query.scalar_type()) &&
            tensor.sizes() == query.sizes();
   };
-  if (is_ours(x, dropout_p) && like_query(grad_out) && like_query(out) &&
-      is_plain(logsumexp, at::kFloat) &&
+  if (is_ours(x, dropout_p, Direction::backward) && like_query(grad_out) &&
+      like_query(out) && is_plain(logsumexp, at::kFloat) &&
       logsumexp.sizes() == query.sizes().slice(0, 3)) {
     const auto found =
         supported([&] { return swamp_backward(x, grad_out, out, logsumexp); });

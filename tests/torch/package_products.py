@@ -107,7 +107,8 @@ class Products(TestCase):
 
     def test_tiles(self):
         """Where oneDNN may use AMX, attention and products are PyTorch's, but for few rows
-        or, of attention, one query in float16."""
+        or, of attention, one query in float16 and gradients; pointwise convolutions are
+        its products. All of it is as exact as without swamp."""
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             has_tiles = " amx_bf16 " in file.read()
         for limit in ("AVX512_CORE_BF16", "avx512_core_amx_fp16", "ALL"):
@@ -139,6 +140,33 @@ swamp_torch.disable()
 exact = F.cross_entropy(F.linear(x[0, 0].double(), w.double()), labels)
 print(torch.equal(ours, attention()), abs(loss.item() / exact.item() - 1) < 1e-3,
       zero)
+
+def with_gradients(call, *inputs):
+    inputs = [one.detach().requires_grad_() for one in inputs]
+    y = call(*inputs)
+    return [y.detach(), *torch.autograd.grad(y, inputs, torch.cos(y.detach()))]
+def attended(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=q.size(2) == 40)
+for dtype in (torch.bfloat16, torch.float16):
+    for call, shapes in ((attended, [(2, 3, 40, 16)] * 3), (attended, [(1, 2, 300, 64)] * 3),
+                         (F.conv2d, [(2, 20, 12, 13), (30, 20, 1, 1), (30,)]),
+                         (F.conv2d, [(1, 20, 7, 5), (30, 20, 1, 1)]),
+                         (F.conv2d, [(3, 300, 7, 7), (290, 300, 1, 1), (290,)]),
+                         (F.conv1d, [(4, 8, 9), (5, 8, 1)]),
+                         (F.conv3d, [(2, 8, 3, 4, 5), (5, 8, 1, 1, 1), (5,)])):
+        inputs = [(torch.arange(1.0, 1 + torch.Size(s).numel()) * (i + 1)).sin().view(s).to(dtype)
+                  for i, s in enumerate(shapes)]
+        found = []
+        for on in (False, True):
+            swamp_torch.enable(half_precision=on)
+            found.append(with_gradients(call, *inputs))
+        exact = with_gradients(call, *(one.double() for one in inputs))
+        for stock, one, wide in zip(*found, exact):
+            assert (one.dtype, one.shape, one.stride()) == (
+                stock.dtype, stock.shape, stock.stride()), (call, shapes)
+            errors = [(y.double() - wide).norm().item() for y in (one, stock)]
+            assert errors[0] <= 1.05 * errors[1] + 1e-3 * wide.norm().item(), (
+                call, shapes, dtype, errors)
 """, ONEDNN_MAX_CPU_ISA=limit)
             self.assertEqual(done.returncode, 0, done.stderr)
             is_stock = has_tiles and limit != "AVX512_CORE_BF16"
