@@ -2,7 +2,8 @@
 // and swamp::wgrad_gemm_accum. All forms are one Operator: run() either
 // computes it by swamp::product(), or leaves it to PyTorch's kernel, which also
 // refuses what is wrong. linear and bilinear, which PyTorch composes of other
-// operators, are composed so that a bias is added before the result is rounded.
+// operators, are composed so that a bias is added before the result is rounded;
+// lstm of float16 is computed in float32.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -19,10 +20,12 @@
 #include <ATen/ops/dot_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/lstm_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -30,6 +33,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "master/aten/checks.h"
@@ -357,6 +361,78 @@ at::Tensor bilinear(const at::Tensor& input1, const at::Tensor& input2,
       .to(type);
 }
 
+// is_layer() returns whether states and parameters have the sizes of an LSTM
+// without projections: PyTorch's fused layer does not check them.
+bool is_layer(const at::Tensor& x, at::TensorList hx, at::TensorList params,
+              bool has_biases, std::int64_t layers, bool bidirectional,
+              bool batch_first) {
+  const std::size_t of_one = has_biases ? 4 : 2;
+  if (x.dim() != 3 || x.numel() == 0 || hx.size() != 2 || hx[0].dim() != 3 ||
+      hx[0].numel() == 0) {
+    return false;
+  }
+  const std::int64_t directions = bidirectional ? 2 : 1, hidden = hx[0].size(2);
+  const std::int64_t sizes[] = {layers * directions,
+                                x.size(batch_first ? 0 : 1), hidden};
+  if (hx[0].sizes() != at::IntArrayRef(sizes) ||
+      hx[1].sizes() != at::IntArrayRef(sizes) || sizes[0] < 1 ||
+      params.size() != static_cast<std::size_t>(sizes[0]) * of_one) {
+    return false;
+  }
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const std::size_t kind = i % of_one;
+    const bool is_first = i < of_one * static_cast<std::size_t>(directions);
+    const std::int64_t rows = 4 * hidden,
+                       columns = kind == 1  ? hidden
+                                 : is_first ? x.size(2)
+                                            : hidden * directions;
+    if (kind < 2 ? params[i].sizes() != at::IntArrayRef({rows, columns})
+                 : params[i].sizes() != at::IntArrayRef({rows})) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// lstm() of float16 is PyTorch's fused layer in float32: it has none of float16,
+// and calls products and other operators for each step. A CPU with tiles
+// computes the products of large layers faster.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
+    const at::Tensor& x, at::TensorList hx, at::TensorList params,
+    bool has_biases, std::int64_t layers, double dropout, bool train,
+    bool bidirectional, bool batch_first) {
+  constexpr std::int64_t kLargeForTiles = 1 << 23;  // multiply-adds of a step
+  const at::ScalarType type = at::kHalf;
+  const auto are_plain = [&](at::TensorList all) {
+    return std::all_of(all.begin(), all.end(), [&](const at::Tensor& one) {
+      return is_plain(one, type) && !is_seen({one});
+    });
+  };
+  const auto is_small = [&] {
+    const std::int64_t hidden = hx[0].size(2);
+    return hx[0].size(1) * hidden * 4 * hidden <= kLargeForTiles;
+  };
+  const bool widens =
+      is_half_precision() && !is_reproducible() && are_plain({x}) &&
+      are_plain(hx) && are_plain(params) &&
+      is_layer(x, hx, params, has_biases, layers, bidirectional, batch_first) &&
+      (!prefers_tiles(type) || is_small());
+  if (!widens) {
+    return at::compositeimplicitautograd::lstm(x, hx, params, has_biases,
+                                               layers, dropout, train,
+                                               bidirectional, batch_first);
+  }
+  const auto widened = [](at::TensorList all) {
+    std::vector<at::Tensor> wide;
+    for (const at::Tensor& one : all) wide.push_back(one.to(at::kFloat));
+    return wide;
+  };
+  auto [y, h, c] = at::compositeimplicitautograd::lstm(
+      x.to(at::kFloat), widened(hx), widened(params), has_biases, layers,
+      dropout, train, bidirectional, batch_first);
+  return {y.to(type), h.to(type), c.to(type)};
+}
+
 }  // namespace
 
 bool has_product() {
@@ -533,6 +609,7 @@ void register_products(torch::Library& library) {
 void register_composite_products(torch::Library& library) {
   library.impl("linear", &linear);
   library.impl("bilinear", &bilinear);
+  library.impl("lstm.input", &lstm);
 }
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {

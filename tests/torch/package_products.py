@@ -1,6 +1,8 @@
 """swamp_torch.enable(half_precision=True): products of float16 and bfloat16 against
 float64 and against PyTorch's own, and the switch."""
 
+import copy
+
 from support import TestCase, growth, in_threads, main, python
 from half_precision import (EPS, HALF, assert_as_stock, both, error, randn, use,
                             use_reproducible, with_gradients)
@@ -246,6 +248,12 @@ for dtype in (torch.bfloat16, torch.float16):
             lambda: torch.addbmm(t(4), t(0, 5, 3), t(0, 3, 4), beta=3),
             lambda: F.bilinear(t(2, 3), t(2, 4), t(5, 4, 4)),
             lambda: F.bilinear(t(2, 3), t(2, 4), t(5, 3, 4), t(4)),
+            *(lambda x=x, h=h, w=w: torch.lstm(
+                x, h, w, False, 1, 0.0, False, False, False)[0] for x, h, w in (
+                (t(3, 2, 4), [t(1, 2, 5)], [t(20, 4), t(20, 5)]),
+                (t(3, 2, 4), [t(1, 2, 5)] * 2, [t(20, 4), t(20, 6)]),
+                (t(3, 2, 4), [t(1, 7, 5)] * 2, [t(20, 4), t(20, 5)]),
+                (t(0, 2, 4), [t(1, 2, 5)] * 2, [t(20, 4), t(20, 5)]))),
         ]
         refused = assert_as_stock(self, dict(enumerate(calls)))
         self.assertTrue(0 < len(refused) < len(calls), refused)
@@ -375,6 +383,29 @@ class OneRounding(TestCase):
             w, z = randn(5, 9, 11, dtype=dtype), (8 * randn(5, seed=2)).to(dtype)
             self.check(F.bilinear, [x, y, w, z], dtype)
             self.check(F.bilinear, [x, y, w], dtype)
+
+    def test_lstm(self):
+        """In float16 it is the float32 layer, with each result rounded once."""
+        for options in ({}, {"bias": False}, {"num_layers": 2, "bidirectional": True},
+                        {"batch_first": True, "dropout": 0.5, "num_layers": 2},
+                        {"proj_size": 5}):
+            torch.manual_seed(3)
+            layer = torch.nn.LSTM(9, 12, **options).half().train("dropout" in options)
+            wide = copy.deepcopy(layer).float()
+            x = randn(6, 4, 9, dtype=torch.float16)
+            found = []
+            for one, dtype in ((layer, torch.float16), (wide, torch.float32)):
+                use(dtype == torch.float16)
+                torch.manual_seed(4)
+                y, state = one(x.to(dtype).requires_grad_())
+                loss = sum((part.float() * torch.cos(part.detach().float())).sum()
+                           for part in (y, *state))
+                found.append([y, *state, *torch.autograd.grad(loss, [*one.parameters()])])
+            for ours, exact in zip(*found):
+                if "proj_size" in options or ours is not found[0][0]:
+                    torch.testing.assert_close(ours, exact.half(), rtol=4e-3, atol=4e-3)
+                else:
+                    self.assert_same(ours, exact.half(), options)
 
 
 class Reproducible(TestCase):

@@ -110,7 +110,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     nan at the border. The bits are the same in each memory format;
     ``channels_last`` saves a copy of input and result. Depthwise convolutions, with
     fewer than 16 filters in each of several groups, are PyTorch's in float32,
-    rounded by swamp, unless ``reproducible``; ``bilinear`` of 16 bits is computed in
+    rounded by swamp, unless ``reproducible``; ``bilinear`` of 16 bits and ``lstm`` of float16 are computed in
     float32 by PyTorch's composition and rounded once. For each thread that calls,
     packed operands take at most 16 MiB and sums at most 32 MiB; nothing is kept for
     the next product.
