@@ -72,26 +72,35 @@ std::atomic<bool> reproducible{false};
 
 // is_taken() returns whether swamp computes a product: under half_precision
 // alone only if it is at least as fast as PyTorch's. Where a CPU multiplies
-// tiles these are products of vectors, and, without a batch, of few rows: up to
-// two if the terms of the other factor are neighbours, up to four if its
-// columns are. It is read as it lies, which takes the time. With a CPU's
-// bfloat16 instruction they are those of up to eight rows or columns, and small
-// ones.
+// tiles these are products of vectors, and, without a batch, small ones and
+// those of few rows: up to two if the terms of the other factor are neighbours,
+// up to four if its columns are. It is read as it lies, which takes the time.
+// With a CPU's bfloat16 instruction they are those of up to eight rows or
+// columns, and small ones.
 bool is_taken(const Matrices& a, const Matrices& b, bool is_vector,
               at::ScalarType type) {
-  constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
   if (is_vector || !prefers_onednn(type)) return true;
+  const bool is_alone = a.batch == 1;
   const auto has_rows = [&](std::size_t by_terms, std::size_t by_columns) {
-    return a.batch == 1 && ((a.rows <= by_terms && b.row_step == 1) ||
-                            (a.rows <= by_columns && b.column_step == 1));
+    return (a.rows <= by_terms && b.row_step == 1) ||
+           (a.rows <= by_columns && b.column_step == 1);
   };
-  if (prefers_tiles(type)) return has_rows(2, 4);
-  const auto is_small = [](std::size_t rows, std::size_t columns) {
-    return rows * columns <= kSmall;
+  const auto is_small = [](std::size_t most, auto... sizes) {
+    return (static_cast<double>(sizes) * ...) <= static_cast<double>(most);
   };
-  return has_rows(kFew, kFew) || (b.columns <= kFew && a.column_step == 1) ||
-         (a.batch == 1 && is_small(a.rows, a.columns) &&
-          is_small(b.rows, b.columns) && is_small(a.rows, b.columns));
+  if (prefers_tiles(type)) {
+    // oneDNN takes 15 us to begin. Fewer columns than a panel has take as long.
+    constexpr std::size_t kLanes = 32, kMost = std::size_t{1} << 19;
+    return is_alone &&
+           (has_rows(2, 4) || is_small(kMost, a.rows, a.columns,
+                                       std::max(b.columns, kLanes)));
+  }
+  constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
+  return (b.columns <= kFew && a.column_step == 1) ||
+         (is_alone && (has_rows(kFew, kFew) ||
+                       (is_small(kSmall, a.rows, a.columns) &&
+                        is_small(kSmall, b.rows, b.columns) &&
+                        is_small(kSmall, a.rows, b.columns))));
 }
 
 bool run_vector(const Operator& op, at::Tensor& result);
