@@ -184,10 +184,17 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
                slave::has_bfloat16_pairs(where.kernels->isa);
   if (options.gather == nullptr && options.sums == nullptr &&
       call.scales.terms == 0) {
+    // The transpose of the result is the product of the transposes. A panel of
+    // b has more columns than few.
+    constexpr std::size_t kFewColumns = 24, kManyRows = 64;
     const bool by_columns = out.column_step != 1 && out.row_step == 1;
     const std::size_t few = slave::kFewProductRows;
-    if (out.rows > few && (by_columns || out.columns <= few)) {
-      // The transpose of the result is the product of the transposes.
+    master::ProductCall transposed = call;
+    transposed.transpose();
+    if (out.rows > few &&
+        (by_columns || out.columns <= few ||
+         (out.rows > kManyRows && out.columns <= kFewColumns &&
+          out.columns <= master::most_few_rows(transposed)))) {
       call.transpose();
     }
     if (product_of_few_rows(call)) return;

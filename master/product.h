@@ -132,6 +132,10 @@ struct ProductCall {
 // after part.
 void product_by_panels(const ProductCall& call);
 
+// most_few_rows() returns up to how many rows product_of_few_rows() is the
+// fastest way.
+std::size_t most_few_rows(const ProductCall& call);
+
 // product_of_few_rows() computes panels of columns of the result from b as it
 // lies in memory. Returns false, and does nothing, if there are too many rows
 // or terms, or LDM is too small for all terms of a panel.

@@ -10,19 +10,26 @@ namespace swamp::master {
 using slave::kProductLanes;
 using slave::ProductArgs;
 
+std::size_t most_few_rows(const ProductCall& call) {
+  // Packing all of b pays for more rows. It also divides rows between slaves,
+  // which a factor that few slaves read is not worth.
+  const std::size_t columns = call.out.columns;
+  const bool has_columns =
+      columns / kProductLanes >=
+          4 * static_cast<std::size_t>(call.machine.slaves()) ||
+      call.terms() * columns <= (std::size_t{1} << 16);
+  return !has_columns              ? slave::kFewProductRows
+         : call.b.column_step == 1 ? 64
+                                   : 32;
+}
+
 bool product_of_few_rows(const ProductCall& call) {
   const Matrices &out = call.out, &a = call.a, &b = call.b, &self = call.self;
   const std::size_t terms = call.terms();
   const bool in_place = b.column_step == 1;  // rows of b are read as they are
-  // Packing all of b pays for more rows. It also divides rows between slaves,
-  // which one panel of a would not be worth.
-  const bool has_columns = out.columns / kProductLanes >=
-                           4 * static_cast<std::size_t>(call.machine.slaves());
-  const std::size_t most_rows = !has_columns ? slave::kFewProductRows
-                                : in_place   ? 64
-                                             : 32;
   // The rows are lines, or the columns are.
-  const bool is_few = out.rows <= most_rows && terms <= std::size_t{1} << 20 &&
+  const bool is_few = out.rows <= most_few_rows(call) &&
+                      terms <= std::size_t{1} << 20 &&
                       (out.rows == 1 || out.columns == 1 || out.row_step == 1 ||
                        out.column_step == 1);
   if (!is_few) return false;

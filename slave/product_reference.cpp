@@ -172,8 +172,6 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
   using At = ProductRowsOperand;
   const auto& args = *static_cast<const ProductArgs*>(arguments);
   const auto* b = static_cast<typename In::Element*>(tile.operands[At::b]);
-  const auto* a = static_cast<const std::uint32_t*>(tile.operands[At::a]) +
-                  sizeof(ProductPanel) / sizeof(std::uint32_t);
   const auto* self =
       static_cast<typename Out::Element*>(tile.operands[At::self]);
   auto* out = static_cast<typename Out::Element*>(tile.operands[At::out]);
@@ -191,11 +189,16 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
            static_cast<std::size_t>(at.column) * (j % kProductLanes);
   };
   for (std::size_t i = 0; i < args.rows; ++i) {
+    const auto* const a = reinterpret_cast<const std::uint32_t*>(
+        static_cast<const std::byte*>(tile.operands[At::a]) +
+        i / width * product_panel_bytes(args.terms, width, args.pairs != 0) +
+        sizeof(ProductPanel));
     for (std::size_t j = 0; j < count; ++j) {
       float sum = 0;
       for (std::size_t t = 0; t < args.terms; ++t) {
         const std::size_t term = term_at(t, args.terms);
-        std::uint32_t word = a[(args.pairs != 0 ? term / 2 : t) * width + i];
+        std::uint32_t word =
+            a[(args.pairs != 0 ? term / 2 : t) * width + i % width];
         if (args.pairs != 0) {
           word = term % 2 == 0 ? word << 16 : word & 0xffff0000u;
         }

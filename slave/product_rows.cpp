@@ -125,15 +125,30 @@ struct Slivers {
   HWY_INLINE std::size_t rows() const { return count * height; }
 };
 
+// Lines is where columns of a result are rounded to: `rows` rows, `step`
+// elements apart, at neighbours; or nowhere.
+template <class Format>
+struct Lines {
+  typename Format::Element* data;
+  std::int64_t step;
+  std::size_t rows;
+
+  HWY_INLINE Lines at(std::size_t row, std::size_t column) const {
+    if (data == nullptr) return *this;
+    return {data + static_cast<std::int64_t>(row) * step + column, step,
+            rows - row};
+  }
+};
+
 // add_columns() adds the products of `terms` terms to kHeight rows of sums of
 // kWide vectors of columns, which are neighbours in the rows of b, `step`
 // elements apart. The sums of kProductLanes columns are lines of a unit; the
-// next unit is `unit` floats away.
-template <class Format, std::size_t kHeight, std::size_t kWide>
-HWY_INLINE void add_columns(const typename Format::Element* b,
-                            std::int64_t step, const float* a,
-                            std::size_t terms, bool is_first, float* sums,
-                            std::size_t unit) {
+// next unit is `unit` floats away. They are rounded to `out`, if that is given.
+template <class In, class Out, std::size_t kHeight, std::size_t kWide>
+HWY_INLINE void add_columns(const typename In::Element* b, std::int64_t step,
+                            const float* a, std::size_t terms, bool is_first,
+                            float* sums, std::size_t unit,
+                            const Lines<Out>& out) {
   const DF df;
   // The columns of the next calls, into L1, if these take long enough.
   constexpr std::size_t kAhead = kHeight >= 4 ? kProductLanes : 0;
@@ -156,10 +171,10 @@ HWY_INLINE void add_columns(const typename Format::Element* b,
     sum[r][v] = is_first ? hn::Zero(df) : hn::LoadU(df, at(r, v));
   });
   const auto add = [&](const float* row_of_a,
-                       const typename Format::Element* row) HWY_ATTR {
+                       const typename In::Element* row) HWY_ATTR {
     for_constants(
         [&](auto v) HWY_ATTR {
-          const VF x = Format::load(df, row + v * kLanes);
+          const VF x = In::load(df, row + v * kLanes);
           if (kAhead != 0) hwy::Prefetch(row + v * kLanes + kAhead);
           for_constants(
               [&](auto r) HWY_ATTR {
@@ -176,18 +191,26 @@ HWY_INLINE void add_columns(const typename Format::Element* b,
     b += 2 * step;
   }
   if (terms != 0) add(a, b);
-  for_sums([&](auto r, auto v)
-               HWY_ATTR { hn::StoreU(nan_to_quiet(sum[r][v]), df, at(r, v)); });
+  const hn::Rebind<typename Out::Element, DF> d;
+  for_sums([&](auto r, auto v) HWY_ATTR {
+    const VF value = nan_to_quiet(sum[r][v]);
+    if (out.data == nullptr) {
+      hn::StoreU(value, df, at(r, v));
+    } else if (r < out.rows) {
+      hn::StoreU(Out::narrow_number(df, value), d,
+                 out.data + r * out.step + v * kLanes);
+    }
+  });
 }
 
-// rows_in_place() computes the sums of `columns` columns that are neighbours in
-// the rows of b, for add_columns(): a few terms of all columns, then the next
-// terms, so that rows of b are read in long runs.
-template <class Format, std::size_t kHeight>
-HWY_INLINE void rows_in_place(const typename Format::Element* b,
-                              std::int64_t step, const Slivers& a,
-                              std::size_t terms, std::size_t columns,
-                              float* sums) {
+// rows_in_place() computes `columns` columns that are neighbours in the rows of
+// b, or their sums, for add_columns(): a few terms of all columns, then the
+// next terms, so that rows of b are read in long runs.
+template <class In, class Out, std::size_t kHeight>
+HWY_INLINE void rows_in_place(const typename In::Element* b, std::int64_t step,
+                              const Slivers& a, std::size_t terms,
+                              std::size_t columns, float* sums,
+                              const Lines<Out>& out) {
   constexpr std::size_t kTerms = 64;
   // Vectors of sums that leave registers for the factors.
   constexpr std::size_t kSums = kRows >= 8 ? 16 : 8;
@@ -196,15 +219,16 @@ HWY_INLINE void rows_in_place(const typename Format::Element* b,
       std::min(kWide, std::max<std::size_t>(1, kProductLanes / kLanes));
   const std::size_t unit = a.rows() * kProductLanes;
   for (std::size_t t = 0; t < terms; t += kTerms) {
+    const bool is_last = terms - t <= kTerms;
     const auto add = [&](auto wide, std::size_t c) HWY_ATTR {
       for (std::size_t g = 0; g < a.count; ++g) {
-        add_columns<Format, kHeight, wide>(
+        add_columns<In, Out, kHeight, wide>(
             b + static_cast<std::int64_t>(t) * step + c, step,
             words_of(a.at(g)) + t * kHeight, std::min(kTerms, terms - t),
             t == 0,
             sums + c / kProductLanes * unit + g * kHeight * kProductLanes +
                 c % kProductLanes,
-            unit);
+            unit, is_last ? out.at(g * kHeight, c) : Lines<Out>{});
       }
     };
     std::size_t c = 0;
@@ -243,9 +267,13 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
                      out_at =
                          steps_of(tile.layout[At::out], args.out, sizeof *out);
   const std::size_t b_unit = tile.layout[At::b].unit_step / sizeof *b;
+  const std::size_t out_unit = tile.layout[At::out].unit_step / sizeof *out;
   // Of units whose columns are neighbours in the rows of b, as many at a time
   // as the scratch memory has place for their sums; otherwise one.
   const bool in_place = terms != 0 && b_at.column == 1;
+  const bool are_sums_out = self == nullptr && factors.rows == nullptr &&
+                            args.alpha == 1 && out_at.column == 1 &&
+                            out_unit == kProductLanes;
   const std::size_t most =
       in_place && b_unit == kProductLanes
           ? product_rows_scratch_bytes(args.rows, args.block_terms) /
@@ -259,12 +287,20 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
     const bool is_whole = columns == kProductLanes;
     std::size_t term = 0;
     if (is_whole && in_place) {
-      const auto rows = height == 1   ? rows_in_place<In, 1>
-                        : height == 2 ? rows_in_place<In, 2>
-                        : height == 4 ? rows_in_place<In, 4>
-                                      : rows_in_place<In, 8>;
-      rows(b, b_at.row, slivers, terms, units * kProductLanes, local);
+      const auto rows = height == 1   ? rows_in_place<In, Out, 1>
+                        : height == 2 ? rows_in_place<In, Out, 2>
+                        : height == 4 ? rows_in_place<In, Out, 4>
+                                      : rows_in_place<In, Out, 8>;
+      rows(
+          b, b_at.row, slivers, terms, units * kProductLanes, local,
+          are_sums_out ? Lines<Out>{out, out_at.row, args.rows} : Lines<Out>{});
       term = terms;
+      if (are_sums_out) {
+        b += units * b_unit;
+        out += units * out_unit;
+        i += units;
+        continue;
+      }
     }
 #if HWY_TARGET == HWY_AVX3
     if (is_whole && b_at.row == 1 && term == 0) {
@@ -318,7 +354,7 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
       if (self != nullptr) {
         self += tile.layout[At::self].unit_step / sizeof *self;
       }
-      out += tile.layout[At::out].unit_step / sizeof *out;
+      out += out_unit;
     }
     if (terms != 0) b += units * b_unit;
     i += units;

@@ -385,6 +385,11 @@ TEST(Product, BitsOfScalarLoop) {
       {2, 9, 160, 33, gaps, rows, gaps},
       {1, 27, 300, 70, columns, columns, rows},
       {2, 32, 140, 37, rows, gaps, rows},
+      {1, 50, 40, 20},
+      // Few columns, by the transposes.
+      {1, 200, 20, 70},
+      {2, 130, 24, 33, columns, columns, rows},
+      {1, 140, 9, 66, gaps, rows, gaps},
       {1, 30, 40, 60, Layout::gathered},
       {2, 15, 70, 302, Layout::gathered, columns, gaps},
       {2, 27, 200, 256, rows, columns},
