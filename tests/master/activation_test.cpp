@@ -279,8 +279,8 @@ TEST(Activation, PowersAreRoundedOnce) {
            {-127.5f, -37.0f, -3.0f, -2.0f, -1.0f, -0.5f, -0.3f, 0x1p-30f, 0.25f,
             0.5f, 1.7f, 2.0f, 3.0f, 5.0f, 6.0f, 127.3f, 10000.0f, 8388609.0f}) {
         activation(x.matrix(), y.matrix(), options_of(function, beta));
-        for (std::size_t i = 0; i < values.size();
-             i += type == kFloat32 ? 7 : 1) {
+        const std::size_t step = (type == kFloat32 ? 7 : 1) * (is_ci() ? 1 : 5);
+        for (std::size_t i = 0; i < values.size(); i += step) {
           const Real at = x.value(i);
           const Real exact = function == Activation::pow
                                  ? std::pow(at, Real{beta})

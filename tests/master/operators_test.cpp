@@ -52,6 +52,17 @@ std::size_t draw(const OperatorCase& one, std::size_t limit) {
   return Random(std::hash<std::string>{}(one.name())).below(limit);
 }
 
+// samples() returns the cases; outside of CI a fifth of them, but with `all_lists`
+// those of lists are complete.
+std::vector<OperatorCase> samples(std::vector<OperatorCase> cases,
+                                  bool all_lists) {
+  const auto is_out = [&](const OperatorCase& one) {
+    return !is_ci() && !(all_lists && one.is_list()) && draw(one, 5) != 0;
+  };
+  cases.erase(std::remove_if(cases.begin(), cases.end(), is_out), cases.end());
+  return cases;
+}
+
 bool is_directed(const FloatEnvironment& environment) {
   return (environment.control & (kDown | kUp | kToZero)) != 0;
 }
@@ -66,7 +77,8 @@ std::vector<MachineShape> shapes_of(const OperatorCase& one) {
 }
 
 TEST_P(Operators, SameBitsOnEveryMachine) {
-  for_each_case([](const OperatorCase& one, SeededCall& call) {
+  static const std::vector<OperatorCase> some = samples(operator_cases(), true);
+  const auto body = [](const OperatorCase& one, SeededCall& call) {
     const auto expected = call.results();
     on_machines(shapes_of(one), false, [&](Machine& machine) {
       call.run(machine);
@@ -75,7 +87,8 @@ TEST_P(Operators, SameBitsOnEveryMachine) {
       call.run(machine, true);
       EXPECT_TRUE(call.gives(expected)) << "in place";
     });
-  });
+  };
+  for_each_case(body, some);
 }
 
 // Some small cases, each in one environment. Only lists and products have the
@@ -157,19 +170,6 @@ std::vector<std::unique_ptr<Machine>> make_isa_machines() {
   return made;
 }
 
-// samples() returns the edge cases; outside of CI a fifth of them.
-const std::vector<OperatorCase>& samples() {
-  static const std::vector<OperatorCase> some = [] {
-    std::vector<OperatorCase> all = edge_cases();
-    const auto is_out = [](const OperatorCase& one) {
-      return !is_ci() && draw(one, 5) != 0;
-    };
-    all.erase(std::remove_if(all.begin(), all.end(), is_out), all.end());
-    return all;
-  }();
-  return some;
-}
-
 // Ordinary numbers also in other environments, in which they raise "invalid
 // operation" only if the references do: a caller may have unmasked it. clang
 // computes on unused lanes, and ignores the flags.
@@ -182,6 +182,7 @@ constexpr bool kKeepsFlags = true;
 TEST_P(Operators, BitsOfTheReferenceOnEveryIsa) {
   static const std::vector<std::unique_ptr<Machine>> machines =
       make_isa_machines();
+  static const std::vector<OperatorCase> some = samples(edge_cases(), false);
   const auto is_valid = [] { return std::fetestexcept(FE_INVALID) == 0; };
   for_each_case(
       [&](const OperatorCase& one, SeededCall& call) {
@@ -207,7 +208,7 @@ TEST_P(Operators, BitsOfTheReferenceOnEveryIsa) {
           }
         }
       },
-      samples());
+      some);
 }
 
 // Any LDM and any tile: the right bits, or an error that has written nothing.

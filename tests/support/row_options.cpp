@@ -203,7 +203,7 @@ void pointwise_functions(SeededCall& c, std::size_t variant) {
 // GroupNorm with two groups or as many as channels.
 void channel_rows(SeededCall& c, std::size_t variant) {
   Matrix x = c.matrix(), gradient = c.matrix();
-  const bool is_last = variant == 3;
+  const bool is_last = variant == 0;
   if (is_last) {  // the positions of a channel must fit into LDM
     for (Matrix* const matrix : {&x, &gradient}) {
       std::swap(matrix->rows, matrix->columns);
@@ -236,8 +236,8 @@ void channel_rows(SeededCall& c, std::size_t variant) {
     }
   }
   ChannelShape shape{x.rows % 3 == 0 ? x.rows / 3 : x.rows, 0};
-  if (variant == 1) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
-  if (variant == 2) shape.groups = shape.channels;
+  if (variant == 2) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
+  if (variant == 3) shape.groups = shape.channels;
   shape.channels_last = is_last;
   const std::size_t count = shape.statistics(x.rows);
   float *const mean = c.numbers(count), *const variance = c.numbers(count),
@@ -247,10 +247,10 @@ void channel_rows(SeededCall& c, std::size_t variant) {
                *const dbias = c.numbers(shape.channels);
   channel_statistics(x, shape, 1e-5, mean, variance, rstd, c.machine);
   c.next_call();
-  channel_norm_backward(gradient, x, shape, mean, rstd, weight, variant == 2,
+  channel_norm_backward(gradient, x, shape, mean, rstd, weight, variant == 3,
                         c.over(gradient), dweight, dbias, c.machine);
   c.next_call();
-  channel_norm(x, shape, mean, rstd, weight, variant == 0 ? nullptr : weight,
+  channel_norm(x, shape, mean, rstd, weight, variant == 1 ? nullptr : weight,
                c.over(x), c.machine);
 }
 
@@ -388,7 +388,8 @@ std::vector<OptionRow> row_options() {
       {"activation", cli::kOfMatrix, 17, activations, 1},
       {"gates_with_gaps", cli::kOfMatrix, 17, gates_with_gaps, 1},
       {"pointwise", cli::kOfMatrix, 20, pointwise_functions, 1},
-      {"channel_norm", cli::kOfMatrix, 4, channel_rows},
+      // Neither on the groups of channels.
+      {"channel_norm", cli::kOfMatrix, 4, channel_rows, 2},
       {"moe_rows", cli::kOfTokens, 2, moe_rows},
       {"moe_choices", cli::kOfChoices, 4, moe_choices, 1},
       {"moe_losses", cli::kOfTokens, 1, moe_losses},
