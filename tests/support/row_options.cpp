@@ -388,7 +388,7 @@ std::vector<OptionRow> row_options() {
       {"activation", cli::kOfMatrix, 17, activations, 1},
       {"gates_with_gaps", cli::kOfMatrix, 17, gates_with_gaps, 1},
       {"pointwise", cli::kOfMatrix, 20, pointwise_functions, 1},
-      // Neither on the groups of channels.
+      // Groups of channels have no large cases.
       {"channel_norm", cli::kOfMatrix, 4, channel_rows, 2},
       {"moe_rows", cli::kOfTokens, 2, moe_rows},
       {"moe_choices", cli::kOfChoices, 4, moe_choices, 1},
