@@ -1,6 +1,8 @@
 // Sums along one dimension, and the norms of channels that are made of them. A
 // long sum is divided into chunks, whose sums in double are added in a next
 // launch, so that every slave has a part: the chunks depend on the shape alone.
+// Norms are computed block by block, so that the caches have the rows that a
+// block's second launch reads again.
 #include "swamp/channel_norm.h"
 
 #include <algorithm>
@@ -59,6 +61,7 @@ void sum_chunks(Machine::Impl& machine, const Tensor& x, const void* factor,
     if (is_by_row) {
       if (!has_factor) operations[k].remove_operand(At::factor);
       operations[k].remove_operand(At::shift);
+      operations[k].remove_operand(At::factor_sum);
     }
     master::require_ldm("x", {nullptr, 1, terms, x.dtype},
                         runtime::ldm_need(machine, operations[k], 0));
@@ -81,13 +84,37 @@ void sum_chunks(Machine::Impl& machine, const Tensor& x, const void* factor,
     if (is_by_row) {
       const void* const by =
           has_factor ? static_cast<const std::byte*>(factor) + begin : nullptr;
-      set(is_last ? 1 : chunks - 1, {from, by, nullptr, to}, is_last);
+      set(is_last ? 1 : chunks - 1, {from, by, nullptr, to, nullptr}, is_last);
     } else {
       set(shape.inner, {from, to}, is_last);
     }
   });
   workspace.run(machine, table.list());
 }
+
+// RowBlock is some statistics and their rows: `segments` times `rows` rows,
+// from row `row` on, each `step` rows after the one before.
+struct RowBlock {
+  std::size_t first, count;  // statistics
+  std::size_t row, rows, segments, step;
+  std::size_t of_statistic;  // rows of a segment
+  std::size_t channels;
+  std::size_t blocks;  // of the tensor
+
+  // for_rows() calls visit(row, statistic, channel) for each row.
+  template <class Visit>
+  void for_rows(const Visit& visit) const {
+    for (std::size_t s = 0; s < segments; ++s) {
+      std::size_t r = row + s * step, c = r % channels;
+      for (std::size_t k = first; k < first + count; ++k) {
+        for (std::size_t i = 0; i < of_statistic; ++i) {
+          visit(r++, k, c++);
+          if (c == channels) c = 0;
+        }
+      }
+    }
+  }
+};
 
 // Rows is what the functions of channels have in common.
 struct Rows {
@@ -113,14 +140,42 @@ struct Rows {
                                 static_cast<double>(x.columns);
     in_group = shape.groups == 0 ? 1 : shape.channels / shape.groups;
   }
-  // statistic() returns the number of the mean of a row.
-  std::size_t statistic(std::size_t row) const noexcept {
-    return shape.groups == 0 ? row % shape.channels : row / in_group;
-  }
-  std::size_t channel(std::size_t row) const noexcept {
-    return row % shape.channels;
-  }
   bool is_empty() const noexcept { return x.rows == 0 || x.columns == 0; }
+
+  // block() returns the block of some statistics. `joined` rows follow each
+  // other, and are one row of it.
+  RowBlock block(std::size_t first, std::size_t statistics,
+                 std::size_t joined) const noexcept {
+    const std::size_t rows = in_group / joined;
+    return {first,
+            statistics,
+            first * rows,
+            statistics * rows,
+            shape.groups == 0 ? x.rows / count : 1,
+            count * rows,
+            rows,
+            shape.channels,
+            divided(count, statistics)};
+  }
+  RowBlock all() const noexcept { return block(0, count, 1); }
+  // for_blocks() calls visit() with each block. Launches read `tensors` of the
+  // size of x.
+  template <class Visit>
+  void for_blocks(const Machine::Impl& machine, std::size_t tensors,
+                  std::size_t joined, const Visit& visit) const {
+    constexpr std::size_t kSlaveBytes = std::size_t{1} << 20;
+    const std::size_t bytes = tensors * (x.rows / count) * x.columns *
+                              kScalarTypeBytes[x.dtype];
+    const auto slaves = static_cast<std::size_t>(machine.slaves());
+    const std::size_t most =
+        shape.channels_last
+            ? count
+            : std::clamp<std::size_t>(slaves * kSlaveBytes / bytes, 1, count);
+    const std::size_t size = divided(count, divided(count, most));
+    for (std::size_t k = 0; k < count; k += size) {
+      visit(block(k, std::min(size, count - k), joined));
+    }
+  }
 
   const ChannelShape& shape;
   const Matrix& x;
@@ -184,11 +239,29 @@ void run_channel_sums(Machine::Impl& machine, const Matrix& x,
   workspace.run(machine, table.list());
 }
 
+// run_block() launches an operation on the rows of a block; `addresses` are
+// those of the first row of x.
+void run_block(Machine::Impl& machine, const Matrix& x, const RowBlock& block,
+               const Operation& operation,
+               std::initializer_list<const void*> addresses) {
+  master::require_ldm("x", x, runtime::ldm_need(machine, operation, 0));
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(operation, block.segments, false,
+                 master::row_grains(x.columns), workspace.segments());
+  for (std::size_t s = 0; s < block.segments; ++s) {
+    table.add_from(block.rows, addresses, block.row + s * block.step);
+  }
+  master::SegmentList list = table.list();
+  list.memory_bytes = list.traffic_bytes * block.blocks;
+  workspace.run(machine, list);
+}
+
 // run_sums() sets sums[r] to the sum of the terms of row r, and factor_sums[r]
 // to that of the factor.
 void run_sums(Machine::Impl& machine, const Matrix& x,
-              const ChannelShape& shape, bool squares, const void* factor,
-              const float* shift, double* sums, double* factor_sums = nullptr) {
+              const ChannelShape& shape, const RowBlock& block, bool squares,
+              const void* factor, const float* shift, double* sums,
+              double* factor_sums = nullptr) {
   using At = slave::RowSumsOperand;
   const RowSumsArgs args{x.columns,
                          factor != nullptr ? RowSumsArgs::product
@@ -199,14 +272,12 @@ void run_sums(Machine::Impl& machine, const Matrix& x,
     return run_channel_sums(machine, x, shape.channels, args.term, factor,
                             shift, sums, factor_sums);
   }
-  if (factor_sums != nullptr) {
-    run_sums(machine, {const_cast<void*>(factor), x.rows, x.columns, x.dtype},
-             shape, false, nullptr, nullptr, factor_sums);
-  }
   Operation operation = row_sums(x.dtype, args);
   if (factor == nullptr) operation.remove_operand(At::factor);
   if (shift == nullptr) operation.remove_operand(At::shift);
-  master::run_rows(machine, "x", x, operation, {x.data, factor, shift, sums});
+  if (factor_sums == nullptr) operation.remove_operand(At::factor_sum);
+  run_block(machine, x, block, operation,
+            {x.data, factor, shift, sums, factor_sums});
 }
 
 // run_channel_affine() is run_affine() of a matrix whose channels are last. A
@@ -250,8 +321,9 @@ void run_channel_affine(Machine::Impl& machine, const Matrix& x,
 
 // run_affine() launches row_affine; a gradient of null is absent.
 void run_affine(Machine::Impl& machine, const Matrix& x,
-                const ChannelShape& shape, const void* gradient,
-                const RowFactors* factors, const Matrix& y) {
+                const ChannelShape& shape, const RowBlock& block,
+                const void* gradient, const RowFactors* factors,
+                const Matrix& y) {
   if (shape.channels_last) {
     return run_channel_affine(machine, x, shape.channels, gradient, factors, y);
   }
@@ -261,8 +333,8 @@ void run_affine(Machine::Impl& machine, const Matrix& x,
   if (gradient == nullptr) {
     operation.remove_operand(slave::RowAffineOperand::gradient);
   }
-  master::run_rows(machine, "x", x, operation,
-                   {x.data, gradient, factors, y.data});
+  run_block(machine, x, block, operation,
+            {x.data, gradient, factors, y.data});
 }
 
 float value_of(const float* values, std::size_t i, float otherwise) {
@@ -392,26 +464,30 @@ void channel_statistics(const Matrix& x, const ChannelShape& shape, double eps,
       Workspace::of_this_thread().row_values<double>(2 * all.rows + rows.count);
   auto* const shifts = reinterpret_cast<float*>(sums + all.rows);
   double* const totals = sums + 2 * all.rows;
-  // totals[k] becomes the sum of sums[r] over the rows of statistic k.
-  const auto add_up = [&] {
-    std::fill(totals, totals + rows.count, 0.0);
-    for (std::size_t r = 0; r < all.rows; ++r) {
-      totals[r % rows.count] += sums[r];
+  rows.for_blocks(impl, 1, rows.in_group, [&](const RowBlock& block) {
+    // totals[k] becomes the sum of sums[r] over the rows of statistic k.
+    const auto add_up = [&] {
+      std::fill_n(totals + block.first, block.count, 0.0);
+      block.for_rows([&](std::size_t r, std::size_t k, std::size_t) {
+        totals[k] += sums[r];
+      });
+    };
+    run_sums(impl, all, shape, block, false, nullptr, nullptr, sums);
+    add_up();
+    for (std::size_t k = block.first; k < block.first + block.count; ++k) {
+      mean[k] = static_cast<float>(totals[k] / rows.elements);
     }
-  };
-  run_sums(impl, all, shape, false, nullptr, nullptr, sums);
-  add_up();
-  for (std::size_t r = 0; r < all.rows; ++r) {
-    shifts[r] = static_cast<float>(totals[r % rows.count] / rows.elements);
-  }
-  run_sums(impl, all, shape, true, nullptr, shifts, sums);
-  add_up();
-  for (std::size_t k = 0; k < rows.count; ++k) {
-    const double square = totals[k] / rows.elements;
-    mean[k] = shifts[k];
-    if (variance != nullptr) variance[k] = static_cast<float>(square);
-    rstd[k] = static_cast<float>(1.0 / std::sqrt(square + eps));
-  }
+    block.for_rows([&](std::size_t r, std::size_t k, std::size_t) {
+      shifts[r] = mean[k];
+    });
+    run_sums(impl, all, shape, block, true, nullptr, shifts, sums);
+    add_up();
+    for (std::size_t k = block.first; k < block.first + block.count; ++k) {
+      const double square = totals[k] / rows.elements;
+      if (variance != nullptr) variance[k] = static_cast<float>(square);
+      rstd[k] = static_cast<float>(1.0 / std::sqrt(square + eps));
+    }
+  });
 }
 
 void channel_norm(const Matrix& x, const ChannelShape& shape, const float* mean,
@@ -427,12 +503,11 @@ void channel_norm(const Matrix& x, const ChannelShape& shape, const float* mean,
   if (rows.is_empty()) return;
   auto* const factors =
       Workspace::of_this_thread().row_values<RowFactors>(x.rows);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    const std::size_t k = rows.statistic(r), c = rows.channel(r);
+  rows.all().for_rows([&](std::size_t r, std::size_t k, std::size_t c) {
     factors[r] = {mean[k], rstd[k] * value_of(weight, c, 1),
                   value_of(bias, c, 0), 0};
-  }
-  run_affine(impl, x, shape, nullptr, factors, y);
+  });
+  run_affine(impl, x, shape, rows.all(), nullptr, factors, y);
 }
 
 void channel_norm_backward(const Matrix& gradient, const Matrix& x,
@@ -458,7 +533,7 @@ void channel_norm_backward(const Matrix& gradient, const Matrix& x,
   // Of a row the sums of gradient and gradient * (x - mean), of a statistic
   // those of both times weight, and of a channel those of both.
   auto* const memory = Workspace::of_this_thread().row_values<double>(
-      5 * x.rows + 2 * rows.count + 2 * shape.channels);
+      5 * x.rows + 4 * rows.count + 2 * shape.channels);
   double *const sums = memory, *const products = sums + x.rows,
                 *const sum_of = products + x.rows,
                 *const product_of = sum_of + rows.count,
@@ -466,35 +541,42 @@ void channel_norm_backward(const Matrix& gradient, const Matrix& x,
                 *const dweight_of = dbias_of + shape.channels;
   auto* const factors =
       reinterpret_cast<RowFactors*>(dweight_of + shape.channels);
-  auto* const shifts = reinterpret_cast<float*>(factors + x.rows);
-  for (std::size_t r = 0; r < x.rows; ++r) shifts[r] = mean[rows.statistic(r)];
-  run_sums(impl, x, shape, false, gradient.data, shifts, products, sums);
+  RowFactors* const of = factors + x.rows;  // a statistic
+  auto* const shifts = reinterpret_cast<float*>(of + rows.count);
   std::fill(sum_of, sum_of + 2 * rows.count + 2 * shape.channels, 0.0);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    const std::size_t k = rows.statistic(r), c = rows.channel(r);
-    const double w = static_cast<double>(value_of(weight, c, 1));
-    sum_of[k] += w * sums[r];
-    product_of[k] += w * products[r];
-    dbias_of[c] += sums[r];
-    dweight_of[c] += static_cast<double>(rstd[k]) * products[r];
-  }
-  if (dx.data != nullptr) {
-    for (std::size_t r = 0; r < x.rows; ++r) {
-      const std::size_t k = rows.statistic(r);
-      const float w = value_of(weight, rows.channel(r), 1);
+  rows.for_blocks(impl, 2, 1, [&](const RowBlock& block) {
+    block.for_rows([&](std::size_t r, std::size_t k, std::size_t) {
+      shifts[r] = mean[k];
+    });
+    run_sums(impl, x, shape, block, false, gradient.data, shifts, products,
+             sums);
+    block.for_rows([&](std::size_t r, std::size_t k, std::size_t c) {
+      const double w = static_cast<double>(value_of(weight, c, 1));
+      sum_of[k] += w * sums[r];
+      product_of[k] += w * products[r];
+      dbias_of[c] += sums[r];
+      dweight_of[c] += static_cast<double>(rstd[k]) * products[r];
+    });
+    if (dx.data == nullptr) return;
+    for (std::size_t k = block.first; k < block.first + block.count; ++k) {
       const double by = static_cast<double>(rstd[k]);
       const double x_factor = by * by * by * product_of[k] / rows.elements,
                    addend = by * sum_of[k] / rows.elements;
-      factors[r] = {mean[k], static_cast<float>(-x_factor),
-                    static_cast<float>(-addend), rstd[k] * w};
-      if (is_fixed) factors[r] = {0, rstd[k] * w, 0, 0};
+      of[k] = {mean[k], static_cast<float>(-x_factor),
+               static_cast<float>(-addend), 0};
     }
+    block.for_rows([&](std::size_t r, std::size_t k, std::size_t c) {
+      const float factor = rstd[k] * value_of(weight, c, 1);
+      factors[r] = of[k];
+      factors[r].gradient_factor = factor;
+      if (is_fixed) factors[r] = {0, factor, 0, 0};
+    });
     if (is_fixed) {
-      run_affine(impl, gradient, shape, nullptr, factors, dx);
+      run_affine(impl, gradient, shape, block, nullptr, factors, dx);
     } else {
-      run_affine(impl, x, shape, gradient.data, factors, dx);
+      run_affine(impl, x, shape, block, gradient.data, factors, dx);
     }
-  }
+  });
   for (std::size_t c = 0; c < shape.channels; ++c) {
     if (dweight != nullptr) dweight[c] = static_cast<float>(dweight_of[c]);
     if (dbias != nullptr) dbias[c] = static_cast<float>(dbias_of[c]);

@@ -140,6 +140,19 @@ void RowTable::add(std::size_t units,
   list_.table.operations_used = chunk.operations_used;
 }
 
+void RowTable::add_from(std::size_t units,
+                        std::initializer_list<const void*> addresses,
+                        std::size_t first) {
+  std::byte* const at = next_;
+  add(units, addresses);
+  auto* const segment = reinterpret_cast<Segment*>(at);
+  std::byte** data = segment->data();
+  for (std::size_t s = 0; s < addresses.size(); ++s) {
+    const Operand& operand = segment->operation->operands[s];
+    if (data[s] != nullptr) data[s] += first * operand.unit_step;
+  }
+}
+
 void RowTable::set(std::byte* at, std::size_t units,
                    std::initializer_list<const void*> addresses,
                    std::size_t operation, SegmentChunk& chunk) const noexcept {

@@ -148,6 +148,12 @@ class RowTable {
   void add(std::size_t units, std::initializer_list<const void*> addresses,
            std::size_t operation = 0);
 
+  // add_from() adds a segment of unit `first` of operation 0 and those after
+  // it; `addresses` are those of unit 0.
+  void add_from(std::size_t units,
+                std::initializer_list<const void*> addresses,
+                std::size_t first);
+
   const SegmentList& list() const noexcept { return list_; }
 
  private:

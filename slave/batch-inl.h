@@ -199,15 +199,30 @@ class TailCopy {
 
   HWY_INLINE TailCopy(Element* from, std::size_t count) : data_(from) {
     if (!Data::kRead) return;
+#if HWY_TARGET == HWY_AVX3
+    const D d;
+    const auto first = hn::FirstN(d, count);
+    hn::StoreU(hn::IfThenElse(first, hn::MaskedLoad(first, d, from),
+                              hn::Set(d, from[0])),
+               d, copy_);
+#else
     for (Element& one : copy_) one = from[0];
     std::memcpy(copy_, from, count * sizeof(Element));
+#endif
   }
   HWY_INLINE Element* at() { return copy_; }
   HWY_INLINE void put(std::size_t count) const {
-    if (Data::kWritten) std::memcpy(data_, copy_, count * sizeof(Element));
+    if (!Data::kWritten) return;
+#if HWY_TARGET == HWY_AVX3
+    const D d;
+    hn::BlendedStore(hn::LoadU(d, copy_), hn::FirstN(d, count), d, data_);
+#else
+    std::memcpy(data_, copy_, count * sizeof(Element));
+#endif
   }
 
  private:
+  using D = hn::Rebind<Element, hn::ScalableTag<float>>;
   Element* data_;
   HWY_ALIGN Element copy_[hn::MaxLanes(hn::ScalableTag<float>())];
 };

@@ -437,11 +437,13 @@ inline NormBackwardFactors norm_backward_factors(double sum_h, double sum_hx,
 }
 
 // row_sums: x (in), factor (in; null: absent), shift (in, float32, one for each
-//   row; null: 0), sum (out, float64)
+//   row; null: 0), sum (out, float64), factor_sum (out, float64; null: absent,
+//   as without a factor)
 //   d_j = x_j - shift in double; the term is d_j (plain), d_j * d_j (square),
 //   d_j * factor_j (product), or m_j * (e_j - 0.5 * m_j) of e_j = |d_j -
 //   factor_j| and m_j = min(e_j, limit) (loss). The sum has kWideChains chains,
-//   by the column, which are added as a tree. narrow_plain and narrow_loss, of
+//   by the column, which are added as a tree; factor_sum, of products, is that
+//   of the factors. narrow_plain and narrow_loss, of
 //   16 bits without shift, are float32, in kChains chains. largest and
 //   smallest, of 16 bits, are not sums but extremes, nan if an element is;
 //   0 is larger than -0.
@@ -461,13 +463,14 @@ struct RowSumsArgs {
   float limit;
 };
 struct RowSumsOperand {
-  enum : int { x, factor, shift, sum, count };
+  enum : int { x, factor, shift, sum, factor_sum, count };
 };
 // RowSumsState holds the chains of a row that comes in pieces.
 struct RowSumsState {
   double chains[kWideChains];  // or kChains of float32
+  double factor_chains[kWideChains];
 };
-static_assert(sizeof(RowSumsState) == kChains * sizeof(float));
+static_assert(sizeof(RowSumsState::chains) == kChains * sizeof(float));
 
 // column_sums: x (in, lines), sum (out, float64 or, of float64, float32). A
 // unit is a column.
@@ -481,17 +484,15 @@ struct ColumnSumsOperand {
 //   float32; null: 0), sum (out, float64), factor_sum (out, float64; null:
 //   absent, as without a factor). A unit is a column of the lines.
 //   The sums of row_sums, without losses, of columns instead of rows: a line is
-//   a column there. factor_sum is that of the factors. Scratch memory has the
-//   chains of both sums of `block` columns.
+//   a column there. Scratch memory has the chains of both sums, and the shifts,
+//   of `block` columns.
 struct ChannelSumsArgs {
   std::uint32_t block;
   RowSumsArgs::Term term;
 };
-struct ChannelSumsOperand {
-  enum : int { x, factor, shift, sum, factor_sum, count };
-};
+using ChannelSumsOperand = RowSumsOperand;
 constexpr std::size_t channel_sums_scratch_bytes(std::size_t block) noexcept {
-  return 2 * kWideChains * block * sizeof(double);
+  return (2 * kWideChains + 1) * block * sizeof(double);
 }
 
 // row_affine: x (in), gradient (in; null: absent), factors (in, RowFactors, one

@@ -36,59 +36,119 @@ HWY_INLINE VD load_wide(const typename Format::Element* at) {
   }
 }
 
-// Terms is the terms of a row from some column on.
-template <class Format, RowSumsArgs::Term kTerm>
+// copy_first() copies the first `count` elements of a vector, and zeros.
+template <class D>
+HWY_INLINE void copy_first(D d, const hn::TFromD<D>* from, std::size_t count,
+                           hn::TFromD<D>* copy) {
+#if HWY_TARGET == HWY_AVX3
+  hn::StoreU(hn::MaskedLoad(hn::FirstN(d, count), d, from), d, copy);
+#else
+  (void)d;
+  for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) {
+    copy[i] = i < count ? from[i] : hn::TFromD<D>();
+  }
+#endif
+}
+
+// Terms is the terms of a row from some column on. With kBoth those of
+// factor_sum are added, too.
+template <class Format, RowSumsArgs::Term kTerm, bool kBothSums>
 struct Terms {
   using Element = typename Format::Element;
+  static constexpr bool kHasFactor =
+      kTerm == RowSumsArgs::product || kTerm == RowSumsArgs::loss;
+  static constexpr bool kBoth = kBothSums;
   const Element* x;
   const Element* factor;
   double shift, limit;
 
-  HWY_INLINE VD operator()(std::size_t i) const {
-    const VD d = hn::Sub(load_wide<Format>(x + i), hn::Set(DD(), shift));
+  HWY_INLINE VD term(VD value, VD by) const {
+    const DD dd;
+    const VD d = hn::Sub(value, hn::Set(dd, shift));
     if constexpr (kTerm == RowSumsArgs::square) return hn::Mul(d, d);
-    if constexpr (kTerm == RowSumsArgs::product) {
-      return hn::Mul(d, load_wide<Format>(factor + i));
-    }
+    if constexpr (kTerm == RowSumsArgs::product) return hn::Mul(d, by);
     if constexpr (kTerm == RowSumsArgs::loss) {
-      const VD e = hn::Abs(hn::Sub(d, load_wide<Format>(factor + i)));
-      const VD most = hn::Set(DD(), limit);
+      const VD e = hn::Abs(hn::Sub(d, by));
+      const VD most = hn::Set(dd, limit);
       const VD m = hn::IfThenElse(hn::Lt(most, e), most, e);
-      return hn::Mul(m, hn::Sub(e, hn::Mul(m, hn::Set(DD(), 0.5))));
+      return hn::Mul(m, hn::Sub(e, hn::Mul(m, hn::Set(dd, 0.5))));
     }
     return d;
   }
-  double one(std::size_t i) const {
-    const double d = static_cast<double>(Format::widen(x[i])) - shift;
-    if constexpr (kTerm == RowSumsArgs::square) return d * d;
-    if constexpr (kTerm == RowSumsArgs::product) {
-      return d * static_cast<double>(Format::widen(factor[i]));
-    }
-    if constexpr (kTerm == RowSumsArgs::loss) {
-      const double e =
-          std::fabs(d - static_cast<double>(Format::widen(factor[i])));
-      const double m = limit < e ? limit : e;
-      return m * (e - 0.5 * m);
-    }
-    return d;
+  // add() adds the terms of kWideLanes columns from i on.
+  HWY_INLINE void add(std::size_t i, VD& sum, VD& factor_sum) const {
+    const VD by = kHasFactor ? load_wide<Format>(factor + i) : hn::Zero(DD());
+    sum = hn::Add(sum, term(load_wide<Format>(x + i), by));
+    if (kBoth) factor_sum = hn::Add(factor_sum, by);
+  }
+  // add_first() adds those of `count` columns, and 0, which changes no chain.
+  HWY_INLINE void add_first(std::size_t i, std::size_t count, VD& sum,
+                            VD& factor_sum) const {
+    if (count == 0) return;
+    const DD dd;
+    const hn::Rebind<Element, DD> d;
+    Element copy[2][kWideLanes];
+    copy_first(d, x + i, count, copy[0]);
+    if (kHasFactor) copy_first(d, factor + i, count, copy[1]);
+    const VD by = kHasFactor ? load_wide<Format>(copy[1]) : hn::Zero(dd);
+    sum = hn::Add(
+        sum, hn::IfThenElseZero(hn::FirstN(dd, count),
+                                term(load_wide<Format>(copy[0]), by)));
+    if (kBoth) factor_sum = hn::Add(factor_sum, by);
   }
 };
 
-// add_terms() adds terms to the chains. Unrolled, because g++ keeps arrays in
-// memory if they are accessed in a loop.
+// Sums is the chains of a row. Its loops are unrolled, because g++ keeps arrays
+// in memory if they are accessed in a loop.
+template <std::size_t... k>
+struct WideSums {
+  static constexpr std::size_t kCount = sizeof...(k);
+  VD v[kCount];
+
+  HWY_INLINE void clear() { ((v[k] = hn::Zero(DD())), ...); }
+  HWY_INLINE void load(const double* chains) {
+    ((v[k] = hn::LoadU(DD(), chains + k * kWideLanes)), ...);
+  }
+  HWY_INLINE void store(double* chains) const {
+    (hn::StoreU(v[k], DD(), chains + k * kWideLanes), ...);
+  }
+  // sum() adds the chains as a tree.
+  HWY_INLINE double sum() {
+    add_halves<kCount / 2>();
+    return tree_sum(DD(), v[0]);
+  }
+
+ private:
+  template <std::size_t kHalf>
+  HWY_INLINE void add_halves() {
+    if constexpr (kHalf != 0) {
+      ((k < kHalf ? void(v[k] = hn::Add(v[k], v[(k + kHalf) % kCount]))
+                  : void()),
+       ...);
+      add_halves<kHalf / 2>();
+    }
+  }
+};
+
+// add_terms() adds `count` terms to the sums.
 template <class Terms, std::size_t... k>
 HWY_INLINE void add_terms(const Terms& terms, std::size_t count,
-                          std::size_t ahead, double* chains,
-                          std::index_sequence<k...>) {
-  const DD dd;
+                          std::size_t ahead, WideSums<k...>& sums,
+                          WideSums<k...>& factor_sums) {
   const std::size_t whole = count / kWideChains * kWideChains;
-  VD sums[] = {hn::LoadU(dd, chains + k * kWideLanes)...};
   for (std::size_t i = 0; i < whole; i += kWideChains) {
     prefetch(terms.x + i, kWideChains, ahead);
-    ((sums[k] = hn::Add(sums[k], terms(i + k * kWideLanes))), ...);
+    if constexpr (Terms::kBoth) prefetch(terms.factor + i, kWideChains, ahead);
+    (terms.add(i + k * kWideLanes, sums.v[k], factor_sums.v[k]), ...);
   }
-  (hn::StoreU(sums[k], dd, chains + k * kWideLanes), ...);
-  for (std::size_t i = whole; i < count; ++i) chains[i - whole] += terms.one(i);
+  if (whole == count) return;
+  const auto left = [&](std::size_t first) {
+    const std::size_t rest = count - whole;
+    return rest <= first ? 0 : std::min(rest - first, kWideLanes);
+  };
+  (terms.add_first(whole + k * kWideLanes, left(k * kWideLanes), sums.v[k],
+                   factor_sums.v[k]),
+   ...);
 }
 
 // NarrowTerms is the same in float32, without a shift.
@@ -152,7 +212,7 @@ HWY_NOINLINE void sum_narrow_rows(const RowSumsArgs& args, const Tile& tile) {
   auto* const sum = operand<double>(tile, At::sum);
   auto* const chains = reinterpret_cast<float*>(tile.state);
   for (std::size_t i = 0; i < part.rows; ++i) {
-    if (part.first == 0) std::memset(chains, 0, sizeof(RowSumsState));
+    if (part.first == 0) std::memset(chains, 0, kChains * sizeof *chains);
     const std::size_t at = i * part.columns;
     add_narrow_terms<kIsLoss>(
         NarrowTerms<Format, kIsLoss>{x + at, kIsLoss ? factor + at : nullptr,
@@ -253,8 +313,10 @@ HWY_NOINLINE void find_extremes(const RowSumsArgs& args, const Tile& tile) {
   }
 }
 
-template <class Format, RowSumsArgs::Term kTerm>
-HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
+template <class Format, RowSumsArgs::Term kTerm, bool kBoth = false,
+          std::size_t... k>
+HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile,
+                           std::index_sequence<k...>) {
   using At = RowSumsOperand;
   using Element = typename Format::Element;
   const RowPart part = part_of_rows(tile, args.columns);
@@ -262,17 +324,29 @@ HWY_NOINLINE void sum_rows(const RowSumsArgs& args, const Tile& tile) {
   const auto* const factor = operand<Element>(tile, At::factor);
   const auto* const shift = operand<float>(tile, At::shift);
   auto* const sum = operand<double>(tile, At::sum);
-  double* const chains = static_cast<RowSumsState*>(tile.state)->chains;
+  auto* const factor_sum = operand<double>(tile, At::factor_sum);
+  auto& state = *static_cast<RowSumsState*>(tile.state);
   for (std::size_t i = 0; i < part.rows; ++i) {
-    if (part.first == 0) std::memset(chains, 0, sizeof(RowSumsState));
+    WideSums<k...> sums, factor_sums;
+    sums.clear();
+    factor_sums.clear();
+    if (part.first != 0) {
+      sums.load(state.chains);
+      if (kBoth) factor_sums.load(state.factor_chains);
+    }
     const std::size_t at = i * part.columns;
-    const Terms<Format, kTerm> terms{
+    const Terms<Format, kTerm, kBoth> terms{
         x + at, factor == nullptr ? nullptr : factor + at,
         shift == nullptr ? 0 : static_cast<double>(shift[i]),
         static_cast<double>(args.limit)};
-    add_terms(terms, part.columns, tile.prefetch_bytes, chains,
-              std::make_index_sequence<kWideChains / kWideLanes>());
-    if (part.is_last) sum[i] = tree_sum(DD(), chains, kWideChains);
+    add_terms(terms, part.columns, tile.prefetch_bytes, sums, factor_sums);
+    if (part.is_last) {
+      sum[i] = sums.sum();
+      if (kBoth) factor_sum[i] = factor_sums.sum();
+    } else {
+      sums.store(state.chains);
+      if (kBoth) factor_sums.store(state.factor_chains);
+    }
   }
 }
 
@@ -292,15 +366,19 @@ HWY_INLINE void row_sums(const void* arguments, const Tile& tile, Result&) {
         break;
     }
   }
+  constexpr std::make_index_sequence<kWideChains / kWideLanes> kSums;
   switch (args.term) {
     case RowSumsArgs::plain:
-      return sum_rows<Format, RowSumsArgs::plain>(args, tile);
+      return sum_rows<Format, RowSumsArgs::plain>(args, tile, kSums);
     case RowSumsArgs::square:
-      return sum_rows<Format, RowSumsArgs::square>(args, tile);
+      return sum_rows<Format, RowSumsArgs::square>(args, tile, kSums);
     case RowSumsArgs::product:
-      return sum_rows<Format, RowSumsArgs::product>(args, tile);
+      if (tile.operands[RowSumsOperand::factor_sum] != nullptr) {
+        return sum_rows<Format, RowSumsArgs::product, true>(args, tile, kSums);
+      }
+      return sum_rows<Format, RowSumsArgs::product>(args, tile, kSums);
     default:
-      return sum_rows<Format, RowSumsArgs::loss>(args, tile);
+      return sum_rows<Format, RowSumsArgs::loss>(args, tile, kSums);
   }
 }
 
@@ -359,6 +437,20 @@ HWY_INLINE void column_sums(const void*, const Tile& tile, Result&) {
   }
 }
 
+// tree_of_chains() adds kWideChains chains, which are `step` doubles apart, as
+// a tree.
+template <std::size_t kCount = 1, class D>
+HWY_INLINE hn::Vec<D> tree_of_chains(D d, const double* chains,
+                                     std::size_t step) {
+  if constexpr (kCount == kWideChains) {
+    return hn::LoadU(d, chains);
+  } else {
+    return hn::Add(
+        tree_of_chains<2 * kCount>(d, chains, step),
+        tree_of_chains<2 * kCount>(d, chains + kCount * step, step));
+  }
+}
+
 // sum_block() adds the lines of at most args.block columns; the chains of a
 // column are args.block doubles apart.
 template <class Format, RowSumsArgs::Term kTerm>
@@ -379,8 +471,17 @@ HWY_INLINE void sum_block(const ChannelSumsArgs& args, const Tile& tile,
   const auto* const shifts = operand<const float>(tile, At::shift);
   auto* const chains = static_cast<double*>(tile.scratch);
   auto* const factor_chains = chains + kWideChains * args.block;
-  std::memset(chains, 0,
-              (kHasFactor ? 2 : 1) * kWideChains * args.block * sizeof *chains);
+  auto* const wide_shifts = factor_chains + kWideChains * args.block;
+  for (std::size_t k = 0; k < count; ++k) {
+    wide_shifts[k] =
+        shifts == nullptr ? 0 : static_cast<double>(shifts[column + k]);
+  }
+  // Chains without lines are 0.
+  const std::size_t begun = std::min(lines, kWideChains);
+  for (double* const all : {chains, factor_chains}) {
+    if (!kHasFactor && all == factor_chains) break;
+    std::fill(all + begun * args.block, all + kWideChains * args.block, 0.0);
+  }
   const std::size_t whole = count / kWideLanes * kWideLanes;
   for (std::size_t line = 0; line < lines; ++line) {
     const std::size_t chain = line % kWideChains * args.block;
@@ -392,35 +493,29 @@ HWY_INLINE void sum_block(const ChannelSumsArgs& args, const Tile& tile,
         hwy::Prefetch(factor + kAhead * step_of(At::factor) + k);
       }
     }
-    const auto add = [&](auto d, std::size_t k, auto value, auto by,
-                         auto shift) HWY_ATTR {
-      const auto rest = hn::Sub(value, shift);
+    const bool begins = line < kWideChains;
+    const auto add = [&](auto d, std::size_t k, auto value, auto by) HWY_ATTR {
+      const auto add_to = [&](double* to, auto addend) HWY_ATTR {
+        const auto before = begins ? hn::Zero(d) : hn::LoadU(d, to + k);
+        hn::StoreU(hn::Add(before, addend), d, to + k);
+      };
+      const auto rest = hn::Sub(value, hn::LoadU(d, wide_shifts + k));
       const auto term = kTerm == RowSumsArgs::square ? hn::Mul(rest, rest)
                         : kHasFactor                 ? hn::Mul(rest, by)
                                                      : rest;
-      hn::StoreU(hn::Add(hn::LoadU(d, sums + k), term), d, sums + k);
-      if (kHasFactor) {
-        hn::StoreU(hn::Add(hn::LoadU(d, factor_sums + k), by), d,
-                   factor_sums + k);
-      }
+      add_to(sums, term);
+      if (kHasFactor) add_to(factor_sums, by);
     };
-    const hn::Rebind<float, DD> df;
     for (std::size_t k = 0; k < whole; k += kWideLanes) {
       add(dd, k, load_wide<Format>(x + k),
-          kHasFactor ? load_wide<Format>(factor + k) : hn::Zero(dd),
-          shifts == nullptr
-              ? hn::Zero(dd)
-              : hn::PromoteTo(dd, hn::LoadU(df, shifts + column + k)));
+          kHasFactor ? load_wide<Format>(factor + k) : hn::Zero(dd));
     }
     const hn::CappedTag<double, 1> d1;
     const auto one = [&](const Element* at) HWY_ATTR {
       return hn::Set(d1, static_cast<double>(Format::widen(*at)));
     };
     for (std::size_t k = whole; k < count; ++k) {
-      add(d1, k, one(x + k), kHasFactor ? one(factor + k) : hn::Zero(d1),
-          hn::Set(d1, shifts == nullptr
-                          ? 0
-                          : static_cast<double>(shifts[column + k])));
+      add(d1, k, one(x + k), kHasFactor ? one(factor + k) : hn::Zero(d1));
     }
     x += step_of(At::x);
     if (kHasFactor) factor += step_of(At::factor);
@@ -428,12 +523,13 @@ HWY_INLINE void sum_block(const ChannelSumsArgs& args, const Tile& tile,
   const auto store = [&](double* numbers, int s) HWY_ATTR {
     auto* const to = operand<double>(tile, s);
     if (to == nullptr) return;
-    for (std::size_t n = kWideChains / 2; n != 0; n /= 2) {
-      for (std::size_t i = 0; i < n * args.block; ++i) {
-        numbers[i] += numbers[i + n * args.block];
-      }
-    }
-    std::memcpy(to + column, numbers, count * sizeof *to);
+    const auto add_chains = [&](auto d, std::size_t k) HWY_ATTR {
+      hn::StoreU(tree_of_chains(d, numbers + k, args.block), d,
+                 to + column + k);
+    };
+    for (std::size_t k = 0; k < whole; k += kWideLanes) add_chains(dd, k);
+    const hn::CappedTag<double, 1> d1;
+    for (std::size_t k = whole; k < count; ++k) add_chains(d1, k);
   };
   store(chains, At::sum);
   if (kHasFactor) store(factor_chains, At::factor_sum);

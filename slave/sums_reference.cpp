@@ -26,6 +26,7 @@ void row_sums(const void* arguments, const Tile& tile, Result&) {
   using At = RowSumsOperand;
   const auto& args = *static_cast<const RowSumsArgs*>(arguments);
   const auto* shifts = static_cast<const float*>(tile.operands[At::shift]);
+  auto* factor_sums = static_cast<double*>(tile.operands[At::factor_sum]);
   for (std::size_t i = 0; i < tile.count; ++i) {
     const auto* x = row<Format>(tile, At::x, i, args.columns);
     const auto* factor = row<Format>(tile, At::factor, i, args.columns);
@@ -78,6 +79,11 @@ void row_sums(const void* arguments, const Tile& tile, Result&) {
                                                          : d);
     }
     sum = chain_sum(terms.data(), terms.size(), kWideChains);
+    if (factor_sums == nullptr) continue;
+    for (std::size_t j = 0; j < args.columns; ++j) {
+      terms[j] = static_cast<double>(Format::widen(factor[j]));
+    }
+    factor_sums[i] = chain_sum(terms.data(), terms.size(), kWideChains);
   }
 }
 
@@ -124,22 +130,19 @@ void channel_sums(const void* arguments, const Tile& tile, Result& result) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const ChannelSumsArgs*>(arguments);
   auto* const shifts = static_cast<float*>(tile.operands[At::shift]);
+  auto* const sums = static_cast<double*>(tile.operands[At::sum]);
+  auto* const factor_sums = static_cast<double*>(tile.operands[At::factor_sum]);
   Tile row = tile;
   row.count = 1;
   for (std::size_t i = 0; i < tile.count; ++i) {
     std::vector<Element> x = column_of<Element>(tile, At::x, i),
                          factor = column_of<Element>(tile, At::factor, i);
-    const auto sum_to = [&](int s, std::vector<Element>& terms,
-                            RowSumsArgs::Term term, float* shift) {
-      auto* const sums = static_cast<double*>(tile.operands[s]);
-      if (sums == nullptr) return;
-      const RowSumsArgs of{terms.size(), term, 0};
-      void* operands[] = {terms.data(), data_or_null(factor), shift, sums + i};
-      row.operands = operands;
-      row_sums<Format>(&of, row, result);
-    };
-    sum_to(At::sum, x, args.term, shifts == nullptr ? nullptr : shifts + i);
-    sum_to(At::factor_sum, factor, RowSumsArgs::plain, nullptr);
+    const RowSumsArgs of{x.size(), args.term, 0};
+    void* operands[] = {x.data(), data_or_null(factor),
+                        shifts == nullptr ? nullptr : shifts + i, sums + i,
+                        factor_sums == nullptr ? nullptr : factor_sums + i};
+    row.operands = operands;
+    row_sums<Format>(&of, row, result);
   }
 }
 

@@ -189,7 +189,9 @@ void expect_near(const std::vector<Real>& expected, const Get& get, Real eps,
 
 TEST(ChannelNorm, BatchAndGroupNorm) {
   const Sizes all[] = {{1, 3, 0, 50},  {4, 5, 0, 33}, {2, 6, 3, 17},
-                       {3, 8, 1, 100}, {2, 6, 1, 2},  {1, 2, 1, 20000}};
+                       {3, 8, 1, 100}, {2, 6, 1, 2},  {1, 2, 1, 20000},
+                       // Several blocks.
+                       {3, 307, 0, 1100}, {6, 8, 4, 30001}};
   for (const ScalarType type : kRowTypes) {
     const Real eps = type == kBFloat16  ? 0x1p-8L
                      : type == kFloat16 ? 0x1p-11L
