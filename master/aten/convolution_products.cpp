@@ -358,7 +358,7 @@ struct Products : Convolution {
                                 one.kernel_step);
       out = out.slice(1 + i, one.first, axes[i].large, axes[i].stride);
     }
-    w = w.permute({0, 3, 4, 5, 1, 2}).contiguous();
+    w = contiguous(w.permute({0, 3, 4, 5, 1, 2}));
     const bool is_all = out.sizes() == result.sizes();
     const Tensor dense = is_all ? result : at::empty(out.sizes(), x.options());
     const std::int64_t count = reached * group_filters();
