@@ -62,9 +62,11 @@ struct Product {
   bool pairs;
   bool direct;  // the result is the rounded sums
   bool non_temporal;
-  // Of a gathered a in place: whether its rows or its terms are neighbours in
-  // memory, the places of its words, and the least exponent of pairs.
-  enum class Neighbours { none, rows, terms } neighbours = Neighbours::none;
+  // Of a gathered a: whether it is packed, or read in place, where its rows or
+  // its terms are neighbours in memory or single words are taken; the places of
+  // words, and the least exponent of pairs.
+  enum class Neighbours { packed, rows, terms, words } neighbours =
+      Neighbours::packed;
   const std::size_t* places = nullptr;
   std::uint32_t least = 0;
 
@@ -138,12 +140,18 @@ struct Product {
       });
       return Neighbours::terms;
     }
-    if (args.row_runs.length < kRows) return Neighbours::none;
+    // Of few panels, single words take less time than packing, and than runs of
+    // rows that leave a tile nearly empty.
+    constexpr std::size_t kFewPanels = 16;
+    const std::size_t run = args.row_runs.length;
+    const bool is_few = args.columns <= kFewPanels * kProductLanes,
+               is_whole = run % kRows == 0 || run >= 2 * kRows;
+    if (!is_few && run < kRows) return Neighbours::packed;
     for_runs(1, [&](std::size_t t, std::size_t place) {
       to[place_of(t, args.terms)] = place;
     });
     std::fill_n(to + args.terms, RowsInPlace::kWordsAhead, std::size_t{0});
-    return Neighbours::rows;
+    return is_few && !is_whole ? Neighbours::words : Neighbours::rows;
   }
 
   // find_pairs() sets `to` to the places of words, and `least`. It returns
@@ -322,8 +330,11 @@ struct Product {
         to.data = sums + index * sums_panel + (row + r) * kProductLanes;
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
-      const auto add = [&](const auto& target) HWY_ATTR {
-        const auto add_of = [&](const auto& left) HWY_ATTR {
+      // Inlined: what is passed in memory waits for stores of the tile before.
+      const auto add = [&](const auto& target)
+                           HWY_ATTR __attribute__((always_inline)) {
+        const auto add_of = [&](const auto& left)
+                                HWY_ATTR __attribute__((always_inline)) {
           add_words(height, left, ahead, panel, words_of(panel), terms, pairs,
                     from, target);
         };
@@ -343,6 +354,13 @@ struct Product {
           if (neighbours == Neighbours::rows) {
             return add_of(
                 RowsInPlace{0, a + args.row_runs.place(at), places + term});
+          }
+          if (neighbours == Neighbours::words) {
+            const float* rows_of_a[kRows];
+            for (std::size_t i = 0; i < height; ++i) {
+              rows_of_a[i] = a + args.row_runs.place(at + i);
+            }
+            return add_of(WordsInPlace{0, rows_of_a, places + term});
           }
         }
         add_of(Packed{exponent_of(sliver), words, sliver_step, a_ahead});
@@ -387,7 +405,7 @@ struct Product {
       do {  // once without terms
         const std::size_t block =
             std::min<std::size_t>(args.block_terms, terms - term);
-        if (args.packed_rows == 0 && neighbours == Neighbours::none) {
+        if (args.packed_rows == 0 && neighbours == Neighbours::packed) {
           pack_rows(row, rows, term, block);
         }
         for (std::size_t c = 0; c < args.columns; c += kProductLanes) {

@@ -116,6 +116,22 @@ struct TermsInPlace {
   }
 };
 
+// WordsInPlace is rows of a gathered a of which neither rows nor terms are
+// neighbours in memory: word t of row r is rows[r][places[t]].
+struct WordsInPlace {
+  static constexpr std::size_t kAtOnce = 1;
+  std::uint32_t least_exponent;       // not used
+  const float* const volatile* rows;  // as those of TermsInPlace
+  const std::size_t* places;
+
+  HWY_INLINE WordsInPlace after(std::size_t count) const {
+    return {least_exponent, rows + count, places};
+  }
+  HWY_INLINE float word(std::size_t row, std::size_t t) const {
+    return rows[row][places[t]];
+  }
+};
+
 // RowsInPlace is rows of a gathered a that are neighbours in memory: word t of
 // row r is first[places[t] + r]. The rows of the next tile, which may be in
 // lines of main memory that no other tile has read, are prefetched into L2.
