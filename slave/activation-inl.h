@@ -18,6 +18,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+
 // Both holds a function's value and its derivative. Most kernels use only one.
 template <class N>
 struct Both {
@@ -160,12 +163,26 @@ struct Exponential {
   template <class N>
   static HWY_INLINE Both<N> of(const N& n, const ActivationArgs&,
                                typename N::V x) {
-    const auto y = exp_of(n, x);
+    typename N::V y;
+    if constexpr (sizeof(typename N::T) == 4) {
+      y = short_exp(n, x);
+    } else {
+      y = exp_of(n, x);
+    }
     return {y, y};
   }
   template <class N>
   static HWY_INLINE typename N::V of_result(const N&, typename N::V y) {
     return y;
+  }
+  // usual() is of() in fewer operations, of vectors of which all_usual(). Both
+  // have the same bits.
+  static HWY_INLINE bool all_usual(VF x) {
+    const DF df;
+    return hn::AllTrue(df, hn::Lt(hn::Abs(x), hn::Set(df, kMostSmall)));
+  }
+  static HWY_INLINE VF usual(VF x) {
+    return short_exp_of_small(VectorNumbers<DF>{}, x);
   }
 };
 
@@ -173,7 +190,21 @@ struct Log {
   template <class N>
   static HWY_INLINE Both<N> of(const N& n, const ActivationArgs&,
                                typename N::V x) {
-    return {log_of<false>(n, x), n.div(n.set(1), x)};
+    typename N::V y;
+    if constexpr (sizeof(typename N::T) == 4) {
+      y = short_log(n, x);
+    } else {
+      y = log_of<false>(n, x);
+    }
+    return {y, n.div(n.set(1), x)};
+  }
+  static HWY_INLINE bool all_usual(VF x) {
+    const hn::RebindToUnsigned<DF> du;
+    const auto above = hn::Sub(hn::BitCast(du, x), hn::Set(du, 0x800000u));
+    return hn::AllTrue(du, hn::Lt(above, hn::Set(du, 0x7f000000u)));
+  }
+  static HWY_INLINE VF usual(VF x) {
+    return short_log_of_normal(VectorNumbers<DF>{}, x, hn::Zero(DF()));
   }
 };
 
@@ -290,6 +321,11 @@ struct BasePower {
                        derivative)};
   }
 };
+
+// Tells whether a function has usual().
+template <class Function>
+inline constexpr bool kHasUsual =
+    std::is_same_v<Function, Exponential> || std::is_same_v<Function, Log>;
 
 // Tells whether a function of 16-bit elements is computed in double, too.
 template <class Function>

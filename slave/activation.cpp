@@ -1,5 +1,6 @@
 // The activation kernels, with and without a gate, compiled once per target by
 // Highway.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include "slave/activation-inl.h"
+#include "slave/pairs-inl.h"
 #include "slave/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,13 +54,14 @@ HWY_INLINE void compute_half(DH dh, const hn::Vec<DH> (&in)[kIn],
   }
 }
 
-// compute() calls body(numbers, in, out) with vectors of float or of double.
+// compute() calls body(numbers, in, out) with vectors of float or of double,
+// which returns whether a result may be nan. That becomes one without payload.
 template <bool kDouble, std::size_t kIn, std::size_t kOut, class Body>
 HWY_INLINE void compute(const VF (&in)[kIn], VF (&out)[kOut],
                         const Body& body) {
   const DF df;
   if constexpr (!kDouble) {
-    body(VectorNumbers<DF>{df}, in, out);
+    if (!body(VectorNumbers<DF>{df}, in, out)) return;
   } else {
 #if HWY_TARGET == HWY_SCALAR
     compute_half(df, in, out, body);
@@ -82,72 +85,126 @@ HWY_INLINE void compute(const VF (&in)[kIn], VF (&out)[kOut],
   }
 }
 
-// Value is y = f(x) * up; without a gate, up is 1.
-template <class Function>
+// Value is y = f(x), times up if there is one.
+template <class Function, bool kHasUp>
 struct Value {
   using At = ActivationOperand;
   static constexpr int kIn = 2, kOut = 1;  // the operands; first the inputs
-  static constexpr bool kDouble = kIsDouble<Function>;
+  static constexpr int kUp = At::up;
+  static constexpr bool kHasFactor = kHasUp, kDouble = kIsDouble<Function>;
   template <class N>
-  static HWY_INLINE void compute(const N& n, const ActivationArgs& args,
+  static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
                                  const typename N::V* in, typename N::V* out) {
-    out[0] = n.mul(Function::of(n, args, in[At::x]).value, in[At::up]);
+    if constexpr (kHasUsual<Function> && !kHasUp &&
+                  sizeof(typename N::T) == 4) {
+      if (HWY_LIKELY(Function::all_usual(in[At::x]))) {
+        out[0] = Function::usual(in[At::x]);
+        return false;
+      }
+    }
+    out[0] = Function::of(n, args, in[At::x]).value;
+    if constexpr (kHasUp) out[0] = n.mul(out[0], in[At::up]);
+    return true;
   }
 };
 
 // Gradient is dx and, with a gate, dup.
-template <class Function>
+template <class Function, bool kHasUp>
 struct Gradient {
   using At = ActivationBackwardOperand;
-  static constexpr int kIn = 3, kOut = 2;
-  static constexpr bool kDouble = kIsDouble<Function>;
+  static constexpr int kIn = 3, kOut = kHasUp ? 2 : 1;
+  static constexpr int kUp = At::up;
+  static constexpr bool kHasFactor = kHasUp, kDouble = kIsDouble<Function>;
   template <class N>
-  static HWY_INLINE void compute(const N& n, const ActivationArgs& args,
+  static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
                                  const typename N::V* in, typename N::V* out) {
     const auto f = Function::of(n, args, in[At::x]);
-    out[0] = times_derivative<Function>(n, n.mul(in[At::gradient], in[At::up]),
-                                        in[At::x], f.derivative);
-    out[1] = n.mul(in[At::gradient], f.value);
+    auto gradient = in[At::gradient];
+    if constexpr (kHasUp) {
+      out[1] = n.mul(gradient, f.value);
+      gradient = n.mul(gradient, in[At::up]);
+    }
+    out[0] = times_derivative<Function>(n, gradient, in[At::x], f.derivative);
+    return true;
+  }
+};
+
+// Batch is the elements that are computed at once.
+template <class Format, class Formula>
+struct Batch {
+  using Element = typename Format::Element;
+  static constexpr bool kIsWide =
+      std::is_same_v<Format, Float32> || Formula::kDouble;
+  static constexpr bool kIsPair =
+      kInPairs && std::is_same_v<Format, BFloat16> && !kIsWide;
+  static constexpr std::size_t kStep = kIsPair ? Pairs::kStep : kLanes;
+
+  static HWY_INLINE void compute(const ActivationArgs& args,
+                                 Element* const* at) {
+    const auto values = [&](const auto& in, auto& out) HWY_ATTR {
+      HWY_NAMESPACE::compute<kIsWide>(
+          in, out, [&](const auto& n, const auto& from, auto& to) HWY_ATTR {
+            return Formula::compute(n, args, from, to);
+          });
+    };
+    VF in[Formula::kIn], out[Formula::kOut];
+    if constexpr (kIsPair) {
+      VF odd_in[Formula::kIn], odd_out[Formula::kOut];
+      for (int s = 0; s < Formula::kIn; ++s) {
+        if (s == Formula::kUp && !Formula::kHasFactor) continue;
+        const Pairs both = Pairs::load(at[s]);
+        in[s] = both.even, odd_in[s] = both.odd;
+      }
+      values(in, out);
+      values(odd_in, odd_out);
+      for (int s = 0; s < Formula::kOut; ++s) {
+        Pairs{out[s], odd_out[s]}.template store<false, true>(
+            at[Formula::kIn + s]);
+      }
+    } else {
+      const DF df;
+      for (int s = 0; s < Formula::kIn; ++s) {
+        if (s == Formula::kUp && !Formula::kHasFactor) continue;
+        in[s] = Format::load(df, at[s]);
+      }
+      values(in, out);
+      for (int s = 0; s < Formula::kOut; ++s) {
+        store_as<Format>(df, out[s], std::false_type(), at[Formula::kIn + s]);
+      }
+    }
   }
 };
 
 // compute_row() computes `count` elements. There is one copy of the formula:
-// the last elements, fewer than a vector, are computed in copies, whose other
-// lanes hold the first of them again.
+// the last elements, fewer than a batch, are computed in copies, whose other
+// elements hold the first of them again.
 template <class Format, class Formula>
 HWY_INLINE void compute_row(const ActivationArgs& args,
                             typename Format::Element* const* operands,
                             std::size_t count, const Tile& tile) {
   using Element = typename Format::Element;
+  using Here = Batch<Format, Formula>;
   constexpr int kIn = Formula::kIn, kOperands = kIn + Formula::kOut;
-  const DF df;
-  const std::size_t lanes = hn::Lanes(df);
-  HWY_ALIGN Element copies[kOperands][kLanes];
+  constexpr std::size_t kStep = Here::kStep;
+  HWY_ALIGN Element copies[kOperands][kStep];
   Element* at[kOperands] = {};
-  for (std::size_t i = 0; i < count; i += lanes) {
-    const std::size_t here = count - i < lanes ? count - i : lanes;
+  for (std::size_t i = 0; i < count; i += kStep) {
+    const std::size_t here = count - i < kStep ? count - i : kStep;
     for (int s = 0; s < kOperands; ++s) {
-      if (operands[s] == nullptr) continue;
+      if (s == Formula::kUp && !Formula::kHasFactor) continue;
       at[s] = operands[s] + i;
-      if (s < kIn) prefetch(at[s], lanes, tile.prefetch_bytes);
-      if (HWY_UNLIKELY(here < lanes)) {
-        if (s < kIn) copy_tail(at[s], here, copies[s]);
+      if (s < kIn) prefetch(at[s], kStep, tile.prefetch_bytes);
+      if (HWY_UNLIKELY(here < kStep)) {
+        if (s < kIn) {
+          std::fill_n(copies[s], kStep, at[s][0]);
+          std::memcpy(copies[s], at[s], here * sizeof(Element));
+        }
         at[s] = copies[s];
       }
     }
-    VF in[kIn], out[Formula::kOut];
-    for (int s = 0; s < kIn; ++s) {
-      in[s] =
-          operands[s] == nullptr ? hn::Set(df, 1.0f) : Format::load(df, at[s]);
-    }
-    compute<std::is_same_v<Format, Float32> || Formula::kDouble>(
-        in, out, [&](const auto& n, const auto& from, auto& to) HWY_ATTR {
-          Formula::compute(n, args, from, to);
-        });
-    for (int s = kIn; s < kOperands; ++s) {
-      if (at[s] == nullptr) continue;
-      store_as<Format>(df, out[s - kIn], std::false_type(), at[s]);
-      if (HWY_UNLIKELY(here < lanes)) {
+    Here::compute(args, at);
+    if (HWY_UNLIKELY(here < kStep)) {
+      for (int s = kIn; s < kOperands; ++s) {
         std::memcpy(operands[s] + i, copies[s], here * sizeof(Element));
       }
     }
@@ -187,7 +244,12 @@ template <class Format>
 HWY_INLINE void activation(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
   with_activation(args, false, [&](auto function) HWY_ATTR {
-    compute_tile<Format, Value<decltype(function)>>(args, tile);
+    using Function = decltype(function);
+    if (tile.operands[ActivationOperand::up] != nullptr) {
+      compute_tile<Format, Value<Function, true>>(args, tile);
+    } else {
+      compute_tile<Format, Value<Function, false>>(args, tile);
+    }
   });
 }
 
@@ -197,7 +259,12 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
   const bool of_result = tile.operands[At::up] == nullptr;
   with_activation(args, of_result, [&](auto function) HWY_ATTR {
-    compute_tile<Format, Gradient<decltype(function)>>(args, tile);
+    using Function = decltype(function);
+    if (of_result) {
+      compute_tile<Format, Gradient<Function, false>>(args, tile);
+    } else {
+      compute_tile<Format, Gradient<Function, true>>(args, tile);
+    }
   });
 }
 

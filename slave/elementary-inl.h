@@ -28,6 +28,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // - kTail: Phi(-t) * exp(t^2 / 2) * (t + 4) for t in [0, 14.6], as a polynomial
 //   of (t - 4) / (t + 4); Phi is the normal distribution
 // - kLog: (atanh(s) / s - 1) / s^2 for s in [0, 1/3], as one of s^2
+// - kShortExp, kShortLog (of float alone, minimax): (exp(r) - 1 - r) / r^2 as
+//   above, and (log(1 + f) - f) / f^2 for f in [sqrt(1/2) - 1, sqrt(2) - 1]
 // double serves float32 elements: relative errors of 9e-16, 1e-15, 5e-18.
 template <class T>
 struct ElementaryConstants;
@@ -74,7 +76,8 @@ struct ElementaryConstants<double> : ElementaryNumbers<double> {
                                     0x1.c71c727164156p-4, 0x1.24924923d422cp-3,
                                     0x1.999999999a3dfp-3, 0x1.5555555555555p-2};
 };
-// float serves 16-bit elements: relative errors of 4e-8, 2e-7, 2e-8.
+// float serves 16-bit elements: relative errors of 4e-8, 2e-7, 2e-8, 1e-7 and
+// 3e-8.
 template <>
 struct ElementaryConstants<float> : ElementaryNumbers<float> {
   using Bits = std::uint32_t;
@@ -96,6 +99,11 @@ struct ElementaryConstants<float> : ElementaryNumbers<float> {
       0x1.8c6cfep-2f,  -0x1.373e4ep-1f, 0x1.82b4bcp-1f};
   static constexpr float kLog[] = {0x1.12f6fap-3f, 0x1.21246ap-3f,
                                    0x1.99ad6ep-3f, 0x1.55554cp-2f};
+  static constexpr float kShortExp[] = {0x1.10627ep-7f, 0x1.572a08p-5f,
+                                        0x1.5557aep-3f, 0x1.fffdfcp-2f, 1, 1};
+  static constexpr float kShortLog[] = {
+      0x1.65c68p-4f,  -0x1.25046ap-3f, 0x1.31853ap-3f, -0x1.535d38p-3f,
+      0x1.98d2bep-3f, -0x1.00049ap-2f, 0x1.5556f4p-2f, -0x1.fffffap-2f};
 };
 
 // VectorNumbers is the arithmetic of vectors of D.
@@ -208,6 +216,81 @@ struct Exp {
   }
 };
 
+// chain() is a polynomial in the fewest operations, one after another (Horner's
+// scheme): those of the next vectors fill the time.
+template <class N, std::size_t kCount>
+HWY_INLINE typename N::V chain(const N& n, typename N::V x,
+                               const typename N::T (&c)[kCount]) {
+  auto sum = n.set(c[0]);
+  for (std::size_t i = 1; i < kCount; ++i) sum = n.fma(sum, x, n.set(c[i]));
+  return sum;
+}
+
+// ShortExp is 2^k * value = exp(t), with |k| up to 150, in float. Of nan the
+// value is nan.
+template <class N>
+struct ShortExp {
+  // Adding it rounds to an integer n; the low bits of the sum are then n + 127.
+  static constexpr float kRound = 0x1.8p23f + 127;
+  typename N::V value, rounded;
+
+  HWY_INLINE ShortExp(const N& n, typename N::V t) {
+    using C = ElementaryConstants<float>;
+    rounded = n.fma(t, n.set(C::kLog2E), n.set(kRound));
+    const auto k = n.sub(rounded, n.set(kRound));
+    const auto r =
+        n.fma(k, n.set(-C::kLn2Low), n.fma(k, n.set(-C::kLn2High), t));
+    value = chain(n, r, C::kShortExp);
+  }
+};
+
+// short_exp() is exp(t) of any t, short_exp_of_small() of |t| below kMostSmall,
+// with the same bits.
+inline constexpr float kMostSmall = 87;
+template <class N>
+HWY_INLINE typename N::V short_exp_of_small(const N& n, typename N::V t) {
+  const ShortExp<N> e(n, t);
+  return n.mul(e.value, n.power(e.rounded));
+}
+template <class N>
+HWY_INLINE typename N::V short_exp(const N& n, typename N::V t) {
+  // Those of the limits are 0 and inf.
+  const auto least = n.set(-104), most = n.set(89);
+  t = n.less(t, least, least, t);
+  t = n.less(most, t, most, t);
+  const ShortExp<N> e(n, t);
+  // Two factors, as 2^k may be no float.
+  const auto round = n.set(ShortExp<N>::kRound);
+  const auto k = n.sub(e.rounded, round);
+  const auto half = n.fma(k, n.set(0.5f), round);
+  const auto rest = n.add(n.sub(k, n.sub(half, round)), round);
+  return n.mul(n.mul(e.value, n.power(half)), n.power(rest));
+}
+
+// short_log() is log(x) in float, short_log_of_normal() that of a normal
+// positive x / 2^lift.
+template <class N>
+HWY_INLINE typename N::V short_log_of_normal(const N& n, typename N::V x,
+                                             typename N::V lift) {
+  using C = ElementaryConstants<float>;
+  typename N::V k;
+  const auto f = n.sub(n.split(x, k), n.set(1));
+  k = n.sub(k, lift);
+  const auto sum = n.fma(chain(n, f, C::kShortLog), n.mul(f, f), f);
+  return n.fma(k, n.set(C::kLn2High), n.fma(k, n.set(C::kLn2Low), sum));
+}
+template <class N>
+HWY_INLINE typename N::V short_log(const N& n, typename N::V x) {
+  using Limits = std::numeric_limits<float>;
+  const auto zero = n.set(0), least = n.set(Limits::min()),
+             inf = n.set(Limits::infinity());
+  auto y = short_log_of_normal(n, n.less(x, least, n.mul(x, n.set(0x1p24f)), x),
+                               n.less(x, least, n.set(24), zero));
+  y = n.equal(x, zero, n.neg(inf), y);
+  y = n.less(x, zero, n.set(Limits::quiet_NaN()), y);
+  return n.less(x, inf, y, x);  // inf and nan
+}
+
 // Return exp(t) and exp(t) - 1 of any t.
 template <class N>
 HWY_INLINE typename N::V exp_of(const N& n, typename N::V t) {
@@ -241,16 +324,10 @@ HWY_INLINE typename N::V log_of(const N& n, typename N::V x) {
   using Limits = std::numeric_limits<T>;
   const auto zero = n.set(0), one = n.set(1), inf = n.set(Limits::infinity());
   const auto sum = kPlusOne ? n.add(x, one) : x;
-  auto normal = sum, lift = zero;
-  if constexpr (sizeof(T) == 4 && !kPlusOne) {
-    const auto least = n.set(Limits::min());
-    normal = n.less(x, least, n.mul(x, n.set(0x1p24f)), x);
-    lift = n.less(x, least, n.set(24), zero);
-  }
+  static_assert(sizeof(T) == 8 || kPlusOne, "see short_log()");
   typename N::V k;
-  const auto m = n.split(normal, k);
+  const auto m = n.split(sum, k);
   auto a = n.sub(m, one), b = n.add(m, one);
-  k = n.sub(k, lift);
   if constexpr (kPlusOne) {
     // The sum loses bits of an x that is small, but its log is that of a ratio.
     const auto small = n.set(0.5f), size = n.abs(x);

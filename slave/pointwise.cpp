@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "slave/pairs-inl.h"
 #include "slave/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -199,70 +200,34 @@ struct Apply {
   }
 };
 
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-inline constexpr bool kInPairs = true;
-#else
-inline constexpr bool kInPairs = false;
-#endif
-
-// Pairs computes whole vectors of bfloat16. It widens and rounds every other
-// element in its place, which takes half the instructions.
+// compute_pairs() returns the number of elements, from the first on, that are
+// computed. Of clamp() nothing is rounded, as its limits are.
 template <class Function>
-struct Pairs {
-  using DU = hn::RebindToUnsigned<DF>;
-  using VU = hn::Vec<DU>;
-  const Apply<BFloat16, Function>& body;
-
-  static HWY_INLINE VU load(const std::uint16_t* at) {
-    return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(at));
-  }
-  // Of clamp() nothing is rounded, as its limits are. nan is rare.
-  static HWY_INLINE VU narrow(VF even, VF odd) {
-    const DF df;
-    const DU du;
-    VU low = hn::BitCast(du, even), high = hn::BitCast(du, odd);
-    const auto is_nan = hn::Or(hn::IsNaN(even), hn::IsNaN(odd));
-    if (HWY_UNLIKELY(!hn::AllFalse(df, is_nan))) {
-      low = round_bfloat16(df, even), high = round_bfloat16(df, odd);
-    } else if constexpr (!std::is_same_v<Function, Clamp>) {
-      low = round_bfloat16_number(df, even);
-      high = round_bfloat16_number(df, odd);
+HWY_INLINE std::size_t compute_pairs(const Apply<BFloat16, Function>& body,
+                                     const Tile& tile, const std::uint16_t* x,
+                                     const std::uint16_t* z,
+                                     const std::uint16_t* w, std::uint16_t* y) {
+  constexpr std::size_t kStep = Pairs::kStep;
+  std::size_t i = 0;
+  for (; i + kStep <= tile.count; i += kStep) {
+    prefetch(x + i, kStep, tile.prefetch_bytes);
+    const Pairs from = Pairs::load(x + i);
+    Pairs second{body.z, body.z};
+    if (Function::kHasSecond && z != nullptr) {
+      prefetch(z + i, kStep, tile.prefetch_bytes);
+      second = Pairs::load(z + i);
     }
-    return hn::Or(hn::ShiftRight<16>(low),
-                  hn::And(high, hn::Set(du, 0xffff0000u)));
-  }
-  // Returns the number of elements, from the first on, that are computed.
-  HWY_INLINE std::size_t compute(const Tile& tile, const std::uint16_t* x,
-                                 const std::uint16_t* z, const std::uint16_t* w,
-                                 std::uint16_t* y) const {
-    const DF df;
-    const std::size_t step = 2 * hn::Lanes(df);
-    std::size_t i = 0;
-    for (; i + step <= tile.count; i += step) {
-      prefetch(x + i, step, tile.prefetch_bytes);
-      const VU from = load(x + i);
-      VF even_z = body.z, odd_z = body.z;
-      if (Function::kHasSecond && z != nullptr) {
-        prefetch(z + i, step, tile.prefetch_bytes);
-        const VU second = load(z + i);
-        even_z = even_bfloat16(df, second), odd_z = odd_bfloat16(df, second);
-      }
-      VF even_w = even_z, odd_w = odd_z;
-      if constexpr (Function::kHasThird) {
-        prefetch(w + i, step, tile.prefetch_bytes);
-        const VU third = load(w + i);
-        even_w = even_bfloat16(df, third), odd_w = odd_bfloat16(df, third);
-      }
-      const VF even = Function::of(even_bfloat16(df, from), even_z, even_w,
-                                   body.numbers),
-               odd = Function::of(odd_bfloat16(df, from), odd_z, odd_w,
-                                  body.numbers);
-      hn::StoreU(narrow(even, odd), DU(),
-                 reinterpret_cast<std::uint32_t*>(y + i));
+    Pairs third = second;
+    if constexpr (Function::kHasThird) {
+      prefetch(w + i, kStep, tile.prefetch_bytes);
+      third = Pairs::load(w + i);
     }
-    return i;
+    Pairs{Function::of(from.even, second.even, third.even, body.numbers),
+          Function::of(from.odd, second.odd, third.odd, body.numbers)}
+        .template store<std::is_same_v<Function, Clamp>>(y + i);
   }
-};
+  return i;
+}
 
 template <class Format, class Function>
 HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
@@ -303,7 +268,7 @@ HWY_INLINE void compute(const PointwiseArgs& args, const Tile& tile) {
     std::size_t done = 0;
     if constexpr (kInPairs && std::is_same_v<Format, BFloat16>) {
       row.count = part.columns;
-      done = Pairs<Function>{body}.compute(row, x, z, w, y);
+      done = compute_pairs(body, row, x, z, w, y);
     }
     if (done == part.columns) continue;
     row.count = part.columns - done;

@@ -54,18 +54,35 @@ using at::Tensor;
 using OptionalActivation = std::optional<ActivationOptions>;
 
 // is_taken() returns whether an activation of x, or its gradient, is swamp's.
-// Of 16 bits PyTorch's others are faster, so only `reproducible` replaces them.
+// Of 16 bits PyTorch's others, and those of few elements, are as fast, so only
+// `reproducible` replaces them.
 bool is_taken(const Tensor& x, Activation function, bool is_gradient = false) {
   const at::ScalarType type = x.scalar_type();
-  const bool is_faster =
-      function == Activation::gelu_tanh ||
-      (function == Activation::gelu && type == at::kHalf && is_gradient) ||
-      (!is_gradient &&
-       (function == Activation::tanh || function == Activation::softplus ||
-        (function == Activation::rsqrt && type == at::kHalf) ||
-        function == Activation::pow));  // see Power
-  return is_switched(type) && (is_faster || is_reproducible()) &&
-         is_plain(x, type) && x.numel() != 0;
+  if (!is_switched(type) || !is_plain(x, type) || x.numel() == 0) return false;
+  if (is_reproducible()) return true;
+  if (x.numel() < kLeastElements) return false;
+  switch (function) {
+    case Activation::gelu_tanh:
+    case Activation::mish:
+      return true;
+    case Activation::gelu:
+      return type == at::kHalf && is_gradient;
+    case Activation::rsqrt:
+      return type == at::kHalf && !is_gradient;
+    case Activation::elu:
+    case Activation::exp:
+    case Activation::expm1:
+    case Activation::log:
+    case Activation::log1p:
+    case Activation::pow:  // see Power
+    case Activation::sigmoid:
+    case Activation::silu:
+    case Activation::softplus:
+    case Activation::tanh:
+      return !is_gradient;
+    default:
+      return false;
+  }
 }
 
 bool are_taken(const Tensor& grad, const Tensor& x, Activation function) {
@@ -330,7 +347,7 @@ struct Glu {
   template <Tensor (*kStock)(const Tensor&, const Tensor&, std::int64_t)>
   static Tensor gradient(const Tensor& grad, const Tensor& x,
                          std::int64_t dim) {
-    if (!has_halves(x, dim) || !is_plain(grad, x.scalar_type()) ||
+    if (!has_halves(x, dim, true) || !is_plain(grad, x.scalar_type()) ||
         grad.sizes() != sizes_of(x, dim)) {
       return kStock(grad, x, dim);
     }
@@ -358,8 +375,9 @@ struct Glu {
     Matrix first, second;
     ActivationOptions options{Activation::sigmoid};
   };
-  static bool has_halves(const Tensor& x, std::int64_t dim) {
-    return is_taken(x, Activation::sigmoid) && dim >= -x.dim() &&
+  static bool has_halves(const Tensor& x, std::int64_t dim,
+                         bool is_gradient = false) {
+    return is_taken(x, Activation::sigmoid, is_gradient) && dim >= -x.dim() &&
            dim < x.dim() && x.size(dim) % 2 == 0;
   }
   static std::vector<std::int64_t> sizes_of(const Tensor& x, std::int64_t dim) {
