@@ -7,9 +7,10 @@ import torch.nn.functional as F
 import rows
 
 OURS, FORWARD, FLOAT32 = "swamp", "swamp (forward)", "PyTorch's float32"
+BITS = "PyTorch's of integers"
 # Operators that take a few operations have SMALL tensors.
 IMAGES, TOKENS_BY_WIDTH, SMALL = (8, 64, 28, 28), (512, 768), (96, 768)
-ROWS_BACK = torch.arange(96).flip(0)
+ROWS_BACK, COLUMNS_BACK = torch.arange(96).flip(0), torch.arange(768).flip(0)
 LOSSES = {"mse_loss": F.mse_loss, "smooth_l1_loss": F.smooth_l1_loss,
           "huber_loss": F.huber_loss}
 # Whose kernels they are after enable(half_precision=True), the call, and the shapes of
@@ -69,16 +70,36 @@ OPERATORS = {
     "mean of columns": (FORWARD, lambda x: x.mean(0), SMALL),
     "mean of images": (FORWARD, lambda x: x.mean((2, 3)), IMAGES),
     "cumsum": (OURS, lambda x: x.cumsum(-1), SMALL),
-    "flip": (OURS, lambda x: x.flip(-1), SMALL),
+    "flip": (BITS, lambda x: x.flip(-1), SMALL),
     "x[rows]": ("swamp (backward)", lambda x: x[ROWS_BACK], SMALL),
     "amax": (FORWARD, lambda x: x.amax(-1), SMALL),
     "amin": (FORWARD, lambda x: x.amin(-1), SMALL),
-    "amax of columns": ("PyTorch's of integers", lambda x: x.amax(0), SMALL),
-    "max of rows": (FLOAT32 + " (forward)", lambda x: x.max(-1).values, SMALL),
+    "amax of columns": (FORWARD, lambda x: x.amax(0), SMALL),
+    "max of rows": (FLOAT32 + ", of integers", lambda x: x.max(-1).values, SMALL),
     "var": (FLOAT32 + " (forward)", torch.var, SMALL),
     "logsumexp": (FLOAT32 + " (forward)", lambda x: x.logsumexp(-1), SMALL),
     "interpolate linear": (FLOAT32 + " (forward)", lambda x: F.interpolate(
         x, scale_factor=2, mode="linear"), (2, 64, 512)),
+    "exp": (FORWARD, torch.exp, SMALL),
+    "log": (FORWARD, lambda x: x.abs().log(), SMALL),
+    "sigmoid": (FORWARD, torch.sigmoid, SMALL),
+    "silu": (FORWARD, F.silu, SMALL),
+    "tanh": (FORWARD, torch.tanh, SMALL),
+    "softplus": (FORWARD, F.softplus, SMALL),
+    "mish": (OURS, F.mish, SMALL),
+    "elu": (FORWARD, F.elu, SMALL),
+    "glu": (FORWARD, F.glu, SMALL),
+    "sum of channels": (FORWARD, lambda x: x.sum((0, 2, 3)), IMAGES),
+    "group_norm, channels last": (OURS, lambda x, w, b: F.group_norm(
+        x.contiguous(memory_format=torch.channels_last), 8, w, b), IMAGES, (64,), (64,)),
+    "avg_pool2d": (FLOAT32 + " (backward)", lambda x: F.avg_pool2d(x, 2), IMAGES),
+    "adaptive_avg_pool2d": (FLOAT32 + " (backward)", lambda x: F.adaptive_avg_pool2d(x, 7),
+                            IMAGES),
+    "cross_entropy of images": (FLOAT32, lambda x: F.cross_entropy(x, torch.zeros(
+        8, 28, 28, dtype=torch.long)), IMAGES),
+    "index_select": (FORWARD, lambda x: x.index_select(1, COLUMNS_BACK), SMALL),
+    "gather": (BITS, lambda x: x.gather(1, COLUMNS_BACK.repeat(96, 1)), SMALL),
+    "erfc": (FLOAT32 + " (forward)", torch.erfc, SMALL),
     "mv": (OURS, torch.mv, SMALL, (768,)),
     "dot": ("swamp (float16: with AMX-FP16)", torch.dot, (73728,), (73728,)),
 }

@@ -37,12 +37,13 @@ using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 // is_replaced() returns whether x is a tensor of whose operators swamp replaces
-// those that depend on the CPU, or those that are slow in float16.
+// those that depend on the CPU, or one that is slow in 16 bits.
 bool is_replaced(const Tensor& x, bool is_slow = false) {
   const at::ScalarType type = x.scalar_type();
   const bool is_taken = is_reproducible()
                             ? is_half(type) || type == at::kFloat
-                            : is_slow && type == at::kHalf && is_switched(type);
+                            : is_slow && is_half(type) && is_switched(type) &&
+                                  x.numel() >= kLeastElements;
   return is_taken && is_plain(x, type) && x.numel() != 0;
 }
 
@@ -101,18 +102,18 @@ std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask,
   return from;
 }
 
-std::vector<std::int64_t> reduced_sizes(const Tensor& x,
-                                        const std::vector<bool>& mask,
-                                        bool keepdim) {
-  std::vector<std::int64_t> sizes;
+// has_gap() returns whether dimensions of more than one element that are kept
+// lie between some that are added up.
+bool has_gap(const Tensor& x, const std::vector<bool>& mask) {
+  int runs = 0;
+  bool is_summed = false;
   for (std::int64_t d = 0; d < x.dim(); ++d) {
-    if (!mask[static_cast<std::size_t>(d)]) {
-      sizes.push_back(x.size(d));
-    } else if (keepdim) {
-      sizes.push_back(1);
-    }
+    if (x.size(d) == 1) continue;
+    const bool summed = mask[static_cast<std::size_t>(d)];
+    runs += summed && !is_summed;
+    is_summed = summed;
   }
-  return sizes;
+  return runs > 1;
 }
 
 // summed() returns the sum, or the root of the sum of squares, in the shape
@@ -134,11 +135,12 @@ std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
       .view(reduced_sizes(x, *mask, keepdim));
 }
 
-// narrow_mean() returns a mean from float32 sums, or nothing if it is not
-// swamp's.
-std::optional<Tensor> narrow_mean(const Tensor& x, at::OptionalIntArrayRef dim,
-                                  bool keepdim,
-                                  std::optional<at::ScalarType> dtype) {
+// narrow_sum() returns a sum or mean from float32 sums, or nothing if it is not
+// swamp's. PyTorch's sums are fast unless other dimensions lie between.
+std::optional<Tensor> narrow_sum(const Tensor& x, at::OptionalIntArrayRef dim,
+                                 bool keepdim,
+                                 std::optional<at::ScalarType> dtype,
+                                 bool is_mean) {
   const at::ScalarType type = x.scalar_type();
   if (!is_half(type) || !is_half_precision() || is_reproducible() ||
       !is_plain(x, type) || x.numel() < kLeastElements ||
@@ -147,24 +149,30 @@ std::optional<Tensor> narrow_mean(const Tensor& x, at::OptionalIntArrayRef dim,
   }
   const auto mask = mask_of(x, dim);
   if (!mask) return {};
+  if (!is_mean && !has_gap(x, *mask)) return {};
   const at::AutoDispatchBelowADInplaceOrView guard;
   std::optional<Tensor> sums = sum_of(x, *mask, Terms::kNarrow);
-  if (!sums && !mask->back()) sums = sum_of(x, *mask, Terms::kPlain);
+  if (!sums && is_mean && !mask->back()) {
+    sums = sum_of(x, *mask, Terms::kPlain);
+  }
   if (!sums) return {};
-  const auto count = static_cast<float>(x.numel() / sums->numel());
+  const auto count =
+      is_mean ? static_cast<float>(x.numel() / sums->numel()) : 1.0f;
   return rounded(static_cast<const double*>(const_data(*sums)), x, *mask,
                  keepdim, count);
 }
 
 Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
            std::optional<at::ScalarType> dtype) {
-  const std::optional<Tensor> result = summed(x, dim, keepdim, dtype);
+  std::optional<Tensor> result = narrow_sum(x, dim, keepdim, dtype, false);
+  if (!result) result = summed(x, dim, keepdim, dtype);
   return result.has_value() ? *result : at::cpu::sum(x, dim, keepdim, dtype);
 }
 
 Tensor mean(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
             std::optional<at::ScalarType> dtype) {
-  const std::optional<Tensor> result = narrow_mean(x, dim, keepdim, dtype);
+  const std::optional<Tensor> result =
+      narrow_sum(x, dim, keepdim, dtype, true);
   return result.has_value() ? *result : at::cpu::mean(x, dim, keepdim, dtype);
 }
 
@@ -438,9 +446,13 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& x,
   });
 }
 
+// Of bfloat16 PyTorch's are slow if the channels are last.
 bool has_groups(const Tensor& x, std::int64_t images, std::int64_t channels,
                 std::int64_t positions, std::int64_t groups) {
-  return is_replaced(x, true) && groups > 0 && images > 0 && channels > 0 &&
+  const bool is_slow =
+      x.scalar_type() == at::kHalf ||
+      x.suggest_memory_format() != at::MemoryFormat::Contiguous;
+  return is_replaced(x, is_slow) && groups > 0 && images > 0 && channels > 0 &&
          channels % groups == 0 && x.numel() == images * channels * positions;
 }
 
@@ -493,6 +505,20 @@ std::optional<std::vector<bool>> mask_of(const Tensor& x,
     one = true;
   }
   return mask;
+}
+
+std::vector<std::int64_t> reduced_sizes(const Tensor& x,
+                                        const std::vector<bool>& mask,
+                                        bool keepdim) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t d = 0; d < x.dim(); ++d) {
+    if (!mask[static_cast<std::size_t>(d)]) {
+      sizes.push_back(x.size(d));
+    } else if (keepdim) {
+      sizes.push_back(1);
+    }
+  }
+  return sizes;
 }
 
 Tensor rounded(const double* numbers, const Tensor& x,

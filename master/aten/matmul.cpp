@@ -354,7 +354,8 @@ at::Tensor bilinear(const at::Tensor& input1, const at::Tensor& input2,
                     const std::optional<at::Tensor>& bias) {
   const at::ScalarType type = input1.scalar_type();
   const bool has_bias = bias.has_value() && bias->defined();
-  if (!is_half(type) || !is_product_taken(type) || !is_plain(input1, type) ||
+  if (!is_half(type) || !is_switched(type) || !has_product() ||
+      !is_plain(input1, type) ||
       !is_plain(input2, type) || !is_plain(weight, type) ||
       (has_bias && !is_plain(*bias, type)) ||
       is_seen({input1, input2, weight, bias})) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "swamp/aten.h"
+#include "swamp/channel_norm.h"
 #include "swamp/product.h"
 
 namespace swamp::aten {
@@ -93,6 +94,16 @@ inline at::Tensor as_float(const at::Tensor& tensor) {
 // nothing if PyTorch refuses them: one that does not exist, or is named twice.
 std::optional<std::vector<bool>> mask_of(const at::Tensor& x,
                                          at::OptionalIntArrayRef dim);
+
+// reduced_sizes() returns the sizes of a reduction of the dimensions of `mask`.
+std::vector<std::int64_t> reduced_sizes(const at::Tensor& x,
+                                        const std::vector<bool>& mask,
+                                        bool keepdim);
+
+// column_extremes() returns the largest or smallest numbers of a contiguous
+// 16-bit tensor along its middle dimension, nan if one is.
+at::Tensor column_extremes(const at::Tensor& x, const SumShape& shape,
+                           bool is_smallest, at::IntArrayRef sizes);
 
 // rounded() returns numbers, each rounded to float32 and then to the 16-bit
 // dtype of x, as the result of a reduction of the dimensions of `mask`. They

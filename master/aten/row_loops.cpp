@@ -1,16 +1,17 @@
-// flip and cumsum of 16 bits along rows, by plain loops, with the bits of
-// PyTorch's kernels, which take up to three times as long as for float32.
+// index_select and cumsum of 16 bits along rows, and extremes of columns, by
+// plain loops, with the bits of PyTorch's kernels, which take up to four times
+// as long as for float32.
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cumsum_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/flip_cpu_dispatch.h>
+#include <ATen/ops/index_select_cpu_dispatch.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "master/aten/checks.h"
 #include "master/aten/overrides.h"
@@ -41,22 +42,44 @@ void over_rows(std::int64_t rows, std::int64_t columns,
       compute);
 }
 
-void reverse(const std::uint16_t* x, std::int64_t count, std::uint16_t* y) {
-  for (std::int64_t i = 0; i < count; ++i) y[i] = x[count - 1 - i];
+// order() makes the bits of 16-bit numbers integers that have their order, nan
+// beyond inf. It is its own inverse.
+std::int16_t order(std::int16_t bits) {
+  return static_cast<std::int16_t>(bits ^ ((bits >> 15) & 0x7fff));
 }
 
-Tensor flip(const Tensor& x, at::IntArrayRef dims) {
-  if (dims.size() != 1 || !has_rows(x, dims[0])) return at::cpu::flip(x, dims);
+// select() copies chosen columns of rows.
+void select(const std::uint16_t* x, std::int64_t columns,
+            const std::int64_t* places, std::int64_t count, std::uint16_t* y,
+            std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; ++i, x += columns, y += count) {
+    for (std::int64_t j = 0; j < count; ++j) y[j] = x[places[j]];
+  }
+}
+
+// index_select() of the last dimension; PyTorch copies one element at a time.
+Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
+  const auto stock = [&] { return at::cpu::index_select(x, dim, index); };
+  if (!has_rows(x, dim) || x.dim() < 2 || !is_plain(index, at::kLong) ||
+      index.dim() != 1 || index.numel() == 0) {
+    return stock();
+  }
   const Guard guard;
-  const Tensor y = at::empty_like(x);
-  const std::int64_t columns = x.size(-1);
+  const std::int64_t columns = x.size(-1), count = index.numel();
+  const Tensor all = index.contiguous();
+  const auto* const places = all.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (places[i] < 0 || places[i] >= columns) return stock();
+  }
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = count;
+  const Tensor y = at::empty(sizes, x.options());
   const auto* const from = static_cast<const std::uint16_t*>(const_data(x));
   auto* const to = static_cast<std::uint16_t*>(mutable_data(y));
-  over_rows(x.numel() / columns, columns,
+  over_rows(x.numel() / columns, count,
             [&](std::int64_t begin, std::int64_t end) {
-              for (std::int64_t i = begin; i < end; ++i) {
-                reverse(from + i * columns, columns, to + i * columns);
-              }
+              select(from + begin * columns, columns, places, count,
+                     to + begin * count, end - begin);
             });
   return y;
 }
@@ -108,10 +131,72 @@ Tensor cumsum(const Tensor& x, std::int64_t dim,
   return y;
 }
 
+// Extremes is those of kColumns columns.
+struct Extremes {
+  static constexpr std::int64_t kColumns = 1024;
+  std::int16_t largest[kColumns], smallest[kColumns];
+
+  void find(const std::int16_t* x, std::int64_t lines, std::int64_t step,
+            std::int64_t columns) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      largest[j] = smallest[j] = order(x[j]);
+    }
+    for (std::int64_t line = 1; line < lines; ++line) {
+      x += step;
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const std::int16_t one = order(x[j]);
+        largest[j] = std::max(largest[j], one);
+        smallest[j] = std::min(smallest[j], one);
+      }
+    }
+  }
+  // A nan is quiet and has no payload.
+  void store(bool is_smallest, std::int16_t infinity, std::int16_t nan,
+             std::int64_t columns, std::int16_t* y) const {
+    const std::int16_t least =
+        order(static_cast<std::int16_t>(infinity | -0x8000));
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const bool is_nan = largest[j] > infinity || smallest[j] < least;
+      const std::int16_t one = order(is_smallest ? smallest[j] : largest[j]);
+      y[j] = is_nan ? nan : one;
+    }
+  }
+};
+
 }  // namespace
 
+Tensor column_extremes(const Tensor& x, const SumShape& shape, bool is_smallest,
+                       at::IntArrayRef sizes) {
+  constexpr std::int64_t kColumns = Extremes::kColumns;
+  const Guard guard;
+  const Tensor y = at::empty(sizes, x.options());
+  const auto* const from = static_cast<const std::int16_t*>(const_data(x));
+  auto* const to = static_cast<std::int16_t*>(mutable_data(y));
+  const auto lines = static_cast<std::int64_t>(shape.terms),
+             inner = static_cast<std::int64_t>(shape.inner),
+             blocks = (inner + kColumns - 1) / kColumns;
+  const bool is_half = x.scalar_type() == at::kHalf;
+  const auto infinity = static_cast<std::int16_t>(is_half ? 0x7c00 : 0x7f80),
+             nan = static_cast<std::int16_t>(is_half ? 0x7e00 : 0x7fc0);
+  over_rows(static_cast<std::int64_t>(shape.outer) * blocks,
+            lines * std::min(inner, kColumns),
+            [&](std::int64_t begin, std::int64_t end) {
+              Extremes of;
+              for (std::int64_t i = begin; i < end; ++i) {
+                const std::int64_t row = i / blocks,
+                                   first = i % blocks * kColumns,
+                                   count = std::min(kColumns, inner - first);
+                of.find(from + row * lines * inner + first, lines, inner,
+                        count);
+                of.store(is_smallest, infinity, nan, count,
+                         to + row * inner + first);
+              }
+            });
+  return y;
+}
+
 void register_row_loops(torch::Library& library) {
-  library.impl("flip", &flip);
+  library.impl("index_select", &index_select);
   library.impl("cumsum", &cumsum);
 }
 

@@ -12,6 +12,7 @@
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/ops/_log_softmax_backward_data_cpu_dispatch.h>
 #include <ATen/ops/_log_softmax_cpu_dispatch.h>
@@ -127,8 +128,13 @@ bool have_rows(const Tensor& grad, const Tensor& y, std::int64_t dim,
          is_plain(grad, input_type) && grad.sizes() == y.sizes();
 }
 
+// is_small() returns whether a launch takes longer than PyTorch's kernel.
+bool is_small(const Tensor& x) {
+  return !is_reproducible() && x.numel() < kLeastElements;
+}
+
 Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
-  if (half_to_float || !has_rows(x, dim)) {
+  if (half_to_float || !has_rows(x, dim) || is_small(x)) {
     return at::cpu::_log_softmax(x, dim, half_to_float);
   }
   return along_rows(x, dim, [](const Matrix& rows, const Matrix& y) {
@@ -138,7 +144,7 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
 
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& y,
                             std::int64_t dim, at::ScalarType input_type) {
-  if (!have_rows(grad, y, dim, input_type)) {
+  if (!have_rows(grad, y, dim, input_type) || is_small(y)) {
     return at::cpu::_log_softmax_backward_data(grad, y, dim, input_type);
   }
   return gradient_along_rows(
@@ -257,6 +263,12 @@ bool is_widened(const Tensor& x, const Tensor& target,
          !is_seen({x, target, weight});
 }
 
+// has_classes_apart() returns whether a loss of 16-bit [batch, classes, ...] is
+// PyTorch's, whose kernels need no copy with the classes last.
+bool has_classes_apart(const Tensor& x) {
+  return is_half(x.scalar_type()) && x.dim() > 2 && !is_reproducible();
+}
+
 OptionalTensor widened(const OptionalTensor& weight) {
   return is_defined(weight) ? OptionalTensor(weight->to(at::kFloat)) : weight;
 }
@@ -268,18 +280,33 @@ Tensor nll_loss(const Tensor& x, const Tensor& target,
     return at::compositeimplicitautograd::nll_loss_nd_symint(
         x, target, weight, reduction, std::move(ignore_index));
   }
-  return at::compositeimplicitautograd::nll_loss_nd_symint(
-             x.to(at::kFloat), target, widened(weight), reduction,
-             std::move(ignore_index))
+  if (is_defined(weight) || x.numel() < kLeastElements ||
+      (reduction != at::Reduction::Mean && reduction != at::Reduction::Sum)) {
+    return at::compositeimplicitautograd::nll_loss_nd_symint(
+               x.to(at::kFloat), target, widened(weight), reduction,
+               std::move(ignore_index))
+        .to(x.scalar_type());
+  }
+  // Those without a weight are elements of x, which no copy rounds.
+  const Tensor sum = at::compositeimplicitautograd::nll_loss_nd_symint(
+                         x, target, weight, at::Reduction::None, ignore_index)
+                         .sum(at::kFloat);
+  return (reduction == at::Reduction::Sum
+              ? sum
+              : sum.div(target.ne(at::Scalar(ignore_index)).sum()))
       .to(x.scalar_type());
 }
 
 Tensor cross_entropy_loss(const Tensor& x, const Tensor& target,
                           const OptionalTensor& weight, std::int64_t reduction,
                           c10::SymInt ignore_index, double label_smoothing) {
-  if (is_plain(target, x.scalar_type()) && is_widened(x, target, weight)) {
+  // So are classes that are not the last dimension, which would be copied.
+  const bool is_apart = has_classes_apart(x) && is_plain(target, at::kLong);
+  if ((is_apart || is_plain(target, x.scalar_type())) &&
+      is_widened(x, target, weight)) {
     return at::compositeimplicitautograd::cross_entropy_loss_symint(
-               x.to(at::kFloat), target.to(at::kFloat), widened(weight),
+               x.to(at::kFloat), is_apart ? target : target.to(at::kFloat),
+               widened(weight),
                reduction, std::move(ignore_index), label_smoothing)
         .to(x.scalar_type());
   }
@@ -303,7 +330,8 @@ Tensor cross_entropy_loss_autocast(const Tensor& x, const Tensor& target,
                                    double label_smoothing) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(
       c10::DispatchKey::AutocastCPU);
-  if (is_cross_entropy(x, target, weight, reduction, label_smoothing)) {
+  if (!has_classes_apart(x) &&
+      is_cross_entropy(x, target, weight, reduction, label_smoothing)) {
     return float32_loss(x, target, weight, reduction,
                         ignore_index.guard_int(__FILE__, __LINE__),
                         label_smoothing);

@@ -1,7 +1,7 @@
 // Kernels in front of PyTorch's own (the key BackendSelect, which these
 // operators do not use), of operators that swamp does not replace:
 // - With `half_precision` some of 16 bits are PyTorch's float32 kernel, whose
-//   results are rounded once, its kernel of integers, or swamp's of rows: its
+//   results are rounded once, its kernel of integers, or swamp's extremes: its
 //   16-bit kernels are several times slower.
 // - With `reproducible`, an operator whose bits depend on the number of threads
 //   runs on one thread if that makes its bits the same everywhere. Otherwise,
@@ -13,13 +13,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/amax_cpu_dispatch.h>
-#include <ATen/ops/amin_cpu_dispatch.h>
-#include <ATen/ops/bitwise_xor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/kaiser_window_compositeexplicitautograd_dispatch.h>
-#include <ATen/ops/where.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/util/Exception.h>
 #include <omp.h>
@@ -27,7 +24,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,7 +40,6 @@
 #include "master/aten/unreproducible_table.h"
 #include "swamp/aten.h"
 #include "swamp/channel_norm.h"
-#include "swamp/float8.h"
 
 namespace swamp::aten {
 namespace unreproducible {
@@ -121,63 +116,108 @@ std::optional<std::int64_t> sliced_dimension(Copies copies,
   return {};
 }
 
-// is_along_rows() returns whether the dimensions of a mask are the last ones of
-// a contiguous tensor, or all. It sets `columns` to their elements.
-bool is_along_rows(const at::Tensor& x, const std::vector<bool>& mask,
-                   std::int64_t& columns) {
-  columns = 1;
-  if (!x.is_contiguous()) return false;
-  bool is_row = true;
-  for (std::int64_t d = x.dim() - 1; d >= 0; --d) {
-    if (x.size(d) == 1) continue;
-    if (!mask[static_cast<std::size_t>(d)]) {
-      is_row = false;
-    } else if (is_row) {
-      columns *= x.size(d);
+// extremum() returns the largest or smallest numbers of a 16-bit type along the
+// dimensions of a reduction, which have to be neighbours; else undefined.
+at::Tensor extremum(const at::Tensor& x, bool is_smallest,
+                    at::IntArrayRef dimensions, bool keeps) {
+  const auto mask = mask_of(x, dimensions);
+  if (!mask || !x.is_contiguous() || address_of(x) % 2 != 0) return {};
+  SumShape shape{1, 1, 1};
+  for (std::int64_t d = 0; d < x.dim(); ++d) {
+    const auto size = static_cast<std::size_t>(x.size(d));
+    if (size == 1) continue;
+    if ((*mask)[static_cast<std::size_t>(d)]) {
+      if (shape.inner != 1) return {};
+      shape.terms *= size;
     } else {
+      (shape.terms == 1 ? shape.outer : shape.inner) *= size;
+    }
+  }
+  const bool has_rows = shape.inner == 1;
+  if ((has_rows ? shape.terms : shape.inner) <
+      static_cast<std::size_t>(kLeastColumns)) {
+    return {};
+  }
+  if (!has_rows) {
+    return column_extremes(x, shape, is_smallest,
+                           reduced_sizes(x, *mask, keeps));
+  }
+  std::vector<double> extremes(shape.outer);
+  translated([&] {
+    swamp::row_extremes({const_cast<void*>(const_data(x)), shape.outer,
+                         shape.terms, *scalar_type(x.scalar_type())},
+                        is_smallest, extremes.data());
+  });
+  return rounded(extremes.data(), x, *mask, keeps);
+}
+
+using Stack = torch::jit::Stack;
+
+// convert() replaces the tensors of a dtype among some values.
+template <class Convert>
+void convert(Stack& values, at::ScalarType from, const Convert& to) {
+  for (c10::IValue& value : values) {
+    if (value.isTensor() && value.toTensor().defined() &&
+        value.toTensor().scalar_type() == from) {
+      value = to(value.toTensor());
+    }
+  }
+}
+
+// run_bits() runs an operator that only moves elements on their bits. It
+// returns false if indices are expanded, as PyTorch then moves rows, but not of
+// integers.
+bool run_bits(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+              Stack* stack, at::ScalarType type) {
+  const std::size_t count = op.schema().arguments().size();
+  for (std::size_t i = stack->size() - count; i < stack->size(); ++i) {
+    if (!(*stack)[i].isTensor()) continue;
+    const at::Tensor& x = (*stack)[i].toTensor();
+    if (x.scalar_type() != type && !x.is_non_overlapping_and_dense()) {
       return false;
     }
   }
-  return columns >= kLeastColumns;
+  Stack call = torch::jit::pop(*stack, count);
+  const at::Tensor first = call[0].toTensor();
+  convert(call, type, [](const at::Tensor& x) { return x.view(at::kShort); });
+  op.redispatchBoxed(keys, &call);
+  stack->emplace_back(op.schema().is_mutable()
+                          ? first
+                          : call[0].toTensor().view(type));
+  return true;
 }
 
-// extremum() returns the largest or smallest numbers of a 16-bit type along the
-// dimensions of a reduction: swamp's of rows. Others are found by PyTorch's
-// kernel of integers; undefined if there is a nan, or memory that is not dense
-// or aligned. The bits of positive numbers have the order of integers, those of
-// negative ones the reverse.
-at::Tensor extremum(const at::Tensor& x, bool is_smallest,
-                    at::IntArrayRef dimensions, bool keeps) {
-  if (!x.is_non_overlapping_and_dense() || address_of(x) % 2 != 0) return {};
-  const auto mask = mask_of(x, dimensions);
-  if (std::int64_t columns; mask && is_along_rows(x, *mask, columns)) {
-    const std::int64_t rows = x.numel() / columns;
-    std::vector<double> extremes(static_cast<std::size_t>(rows));
-    translated([&] {
-      swamp::row_extremes(
-          {const_cast<void*>(const_data(x)), extremes.size(),
-           static_cast<std::size_t>(columns), *scalar_type(x.scalar_type())},
-          is_smallest, extremes.data());
-    });
-    return rounded(extremes.data(), x, *mask, keeps);
+// run_images() runs an operator that computes the gradient of images from that
+// of others on slices of float32 copies. It returns false if it can't, or if
+// the channels are last, of which PyTorch's of 16 bits is fast.
+bool run_images(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                Stack* stack) {
+  const std::size_t count = op.schema().arguments().size();
+  const c10::IValue* const given = stack->data() + stack->size() - count;
+  const at::Tensor grad = given[0].toTensor(), x = given[1].toTensor();
+  if (x.dim() < 4 || grad.dim() != x.dim() || x.numel() == 0 ||
+      grad.size(0) != x.size(0) ||
+      x.suggest_memory_format() != at::MemoryFormat::Contiguous) {
+    return false;
   }
-  const swamp::Tensor all{const_cast<void*>(const_data(x)),
-                          static_cast<std::size_t>(x.numel()),
-                          *scalar_type(x.scalar_type())};
-  if (std::isnan(translated([&] { return swamp::amax(all, false); }))) {
-    return {};
+  Stack arguments = torch::jit::pop(*stack, count);
+  const std::int64_t size = x.size(0),
+                     at_once = kSliceElements / 8 * at::get_num_threads(),
+                     most = std::clamp<std::int64_t>(
+                         at_once / (x.numel() / size), 1, size);
+  const at::Tensor y = at::empty(x.sizes(), x.options()),
+                   sizes = at::empty(x.narrow(0, 0, most).sizes(),
+                                     x.options().dtype(at::kFloat));
+  for (std::int64_t i = 0; i < size; i += most) {
+    const std::int64_t images = std::min(most, size - i);
+    arguments[0] = grad.narrow(0, i, images).to(at::kFloat);
+    arguments[1] = sizes.narrow(0, 0, images);
+    Stack call = arguments;
+    op.redispatchBoxed(keys, &call);
+    y.narrow(0, i, images).copy_(call[0].toTensor());
   }
-  const auto negated = [&](const at::Tensor& bits) {
-    return is_smallest ? at::bitwise_xor(bits, -0x8000) : bits;
-  };
-  const at::Tensor bits = negated(x.view(at::kShort));
-  at::Tensor found = at::cpu::amax(bits, dimensions, keeps);
-  const at::Tensor is_negative = found.lt(0);
-  if (is_negative.any().item<bool>()) {
-    found =
-        at::where(is_negative, at::cpu::amin(bits, dimensions, keeps), found);
-  }
-  return negated(found).view(x.scalar_type());
+  stack->emplace_back(y);
+  return true;
 }
 
 // run_wide() runs an operator on float32 copies of its tensors of a 16-bit
@@ -187,24 +227,15 @@ at::Tensor extremum(const at::Tensor& x, bool is_smallest,
 void run_wide(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
               torch::jit::Stack* stack, at::ScalarType type,
               std::optional<std::int64_t> dimension) {
-  using Stack = torch::jit::Stack;
   Stack arguments = torch::jit::pop(*stack, op.schema().arguments().size());
-  const auto convert = [](Stack& values, at::ScalarType from,
-                          at::ScalarType to) {
-    for (c10::IValue& value : values) {
-      if (value.isTensor() && value.toTensor().defined() &&
-          value.toTensor().scalar_type() == from) {
-        value = value.toTensor().to(to);
-      }
-    }
-  };
   const auto run = [&](Stack call) {
     op.redispatchBoxed(keys, &call);
-    convert(call, at::kFloat, type);
+    convert(call, at::kFloat, [&](const at::Tensor& x) { return x.to(type); });
     return call;
   };
   if (!dimension.has_value()) {
-    convert(arguments, type, at::kFloat);
+    convert(arguments, type,
+            [](const at::Tensor& x) { return x.to(at::kFloat); });
     for (c10::IValue& result : run(std::move(arguments))) {
       stack->push_back(std::move(result));
     }
@@ -261,6 +292,10 @@ class Kernel final : public c10::OperatorKernel {
             stack->emplace_back(std::move(found));
             return;
           }
+        } else if (row_.copies == Copies::kBits) {
+          if (run_bits(op, keys, stack, *type)) return;
+        } else if (row_.copies == Copies::kImageGradients) {
+          if (run_images(op, keys, stack)) return;
         } else if (const auto dimension =
                        sliced_dimension(row_.copies, arguments);
                    dimension.has_value() || row_.copies == Copies::kWhole ||
@@ -415,7 +450,7 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, m) {
     const auto add = [&](const std::string& name) {
       if (!added.insert(name).second) return;
       Row one = row;
-      // Forms that write to `out` or in place stay of 16 bits.
+      // Other forms, which write to `out` or in place, stay of 16 bits.
       if (name != whole) one.widened = 0;
       m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
                                std::make_unique<Kernel>(one, warned)));

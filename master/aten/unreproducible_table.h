@@ -26,8 +26,11 @@ enum class Copies {
              // it has that of a reduction; otherwise whole tensors, but large
              // ones stay PyTorch's, which is faster
   kImages,   // the same of slices of the first of three dimensions
-  kLargest,  // nothing: extremum() computes the result
-  kSmallest
+  kImageGradients,  // slices of contiguous images of a gradient; of the second
+                    // argument only the sizes are read
+  kLargest,         // nothing: extremum() computes the result
+  kSmallest,
+  kBits  // nothing: the operator only moves elements, so it moves integers
 };
 
 // Exact is which calls have the same bits everywhere, although others of the
@@ -100,12 +103,12 @@ constexpr Row kRows[] = {
     {"addmv", kWide | kSparse, Depends::kCpuAndThreads},
     {"mv", kSparse, Depends::kCpuAndThreads},
     {"erf", kAll | kInteger, Depends::kCpu},
-    {"erfc", kNumbers, Depends::kCpu},
-    {"erfinv", kNumbers, Depends::kCpu},
+    {"erfc", kNumbers, Depends::kCpu, k16Bits},
+    {"erfinv", kNumbers, Depends::kCpu, k16Bits},
     {"log2", kNumbers, Depends::kCpu},
     {"log10", kNumbers, Depends::kCpu},
-    {"tan", kNumbers, Depends::kCpu},
-    {"atan", kNumbers, Depends::kCpu},
+    {"tan", kNumbers, Depends::kCpu, k16Bits},
+    {"atan", kNumbers, Depends::kCpu, k16Bits},
     {"asin", kAll | kInteger, Depends::kCpu},
     {"acos", kAll | kInteger, Depends::kCpu},
     {"igamma", kFloats, Depends::kCpuAndThreads},
@@ -156,6 +159,14 @@ constexpr Row kRows[] = {
     widened("max.dim", k16Bits, Copies::kReduced),
     widened("min.dim", k16Bits, Copies::kReduced),
     widened("logsumexp", k16Bits),
+    widened("_adaptive_avg_pool3d", k16Bits),
+    widened("avg_pool2d_backward", k16Bits, Copies::kImageGradients),
+    widened("_adaptive_avg_pool2d_backward", k16Bits, Copies::kImageGradients),
+    widened("_adaptive_avg_pool3d_backward", k16Bits, Copies::kImageGradients),
+    widened("gather", k16Bits, Copies::kBits),
+    widened("flip", k16Bits, Copies::kBits),
+    widened("scatter_.src", k16Bits, Copies::kBits),
+    widened("scatter.src", k16Bits, Copies::kBits),
     {"binary_cross_entropy", kWide, Depends::kCpuAndThreads, k16Bits},
     widened("binary_cross_entropy_backward", k16Bits),
     widened("col2im", k16Bits, Copies::kImages),  // the gradient of unfold()

@@ -372,7 +372,8 @@ TRANSFORMS = {
 # second one of attention and hardsigmoid, and no DTensors of logsigmoid and prelu, of
 # gradients of four others, and convolutions that are not distributed by image.
 REFUSED = {("DTensor", "conv2d"), ("DTensor", "conv_transpose1d"),
-           ("DTensor", "logsigmoid"), ("DTensor", "prelu"), ("create_graph", "attention"),
+           ("DTensor", "logsigmoid"), ("DTensor", "prelu"), ("DTensor", "avg_pool2d"),
+           ("create_graph", "attention"),
            ("create_graph", "hardsigmoid"), ("hessian", "hardsigmoid"),
            *(("DTensor", operator) for operator in (
                "hardsigmoid", "hardswish", "hardtanh", "relu6")),

@@ -275,8 +275,10 @@ def unit(dtype, **how):
     return randn(65, 70, **how).sigmoid().to(dtype)
 
 
+SPECIAL = ("erfc", "erfinv", "tan", "atan")
+PLACES = torch.arange(65 * 40).view(65, 40) * 3 % 70  # different ones in each row
 # operator: its arguments; tuples are the shapes of tensors. Those of 16 bits are computed
-# in float32.
+# in float32, or move bits.
 WIDENED = {
     "amax": [(65, 70), [-1]],
     "amin": [(65, 7, 10), [0, 2], True],
@@ -289,6 +291,15 @@ WIDENED = {
        for name in ("std", "var_mean", "std_mean")},
     "var.correction": [(65, 70), None],
     "upsample_linear1d": [(3, 20, 70), [140], False],
+    **{name: [(65, 70)] for name in SPECIAL},
+    "_adaptive_avg_pool3d": [(2, 3, 9, 10, 11), [3, 2, 4]],
+    "avg_pool2d_backward": [(6, 2, 10, 21), (6, 2, 20, 42), [2, 2], [2, 2], [0, 0], False,
+                            True, None],
+    "_adaptive_avg_pool2d_backward": [(6, 2, 8, 9), (6, 2, 21, 40)],
+    "_adaptive_avg_pool3d_backward": [(2, 3, 4, 5, 6), (2, 3, 9, 10, 11)],
+    "gather": [(65, 70), 1, PLACES],
+    "flip": [(6, 50, 20), [1, 2]],
+    "scatter.src": [(65, 70), 1, PLACES, (65, 70)],
     "binary_cross_entropy": [unit, unit],
     "binary_cross_entropy_backward": [(), unit, unit],
     "col2im": [(2, 27, 81), [9, 9], *PAIR],
@@ -310,6 +321,8 @@ SLICED = [
     ("max.dim", [(700, 1600), 0]),
     ("min.dim", [(3, 700, 520), 1, True]),
     ("col2im", [(7, 27, 6561), [81, 81], *PAIR]),
+    ("avg_pool2d_backward", [(7, 30, 20, 30), (7, 30, 40, 60), [2, 2], [2, 2], [0, 0],
+                             False, True, None]),
 ]
 
 
@@ -486,9 +499,9 @@ class Widened(TestCase):
                                     x.float() if isinstance(x, torch.Tensor)
                                     and x.dtype == dtype else x for x in ours]))]
                     for switch in ("half_precision", "reproducible"):
-                        depends = switch == "reproducible" and (
-                            "2d" in name or "1d" in name or "bag" in name  # on the CPU
-                            ) and "pool" not in name
+                        depends = switch == "reproducible" and (  # on the CPU
+                            "2d" in name or "1d" in name or "bag" in name
+                            or name in SPECIAL) and "pool" not in name
                         self.assert_results(results(name, ours, **{switch: True}),
                                             stock if depends else expected,
                                             (name, dtype, layout, switch))

@@ -44,30 +44,35 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             says "emulated, slow" under ``products``; on those with AMX for the
             dtype, AMX-BF16 or AMX-FP16, except products of up to four rows; and most
             of those of bfloat16 on those with AVX512-BF16: README, Limits); and whether
-            ``scaled_dot_product_attention`` (without such AMX), ``log_softmax``, ``cross_entropy``
-            of class indices, ``layer_norm``, ``rms_norm``, ``gelu`` (of the
-            exact one only the gradient in float16), ``tanh``, ``softplus``, ``mv`` and ``addmv`` of such
+            ``scaled_dot_product_attention`` (with such AMX: README, Limits), ``log_softmax``,
+            ``cross_entropy`` of class indices (not of images), ``layer_norm``, ``rms_norm``, ``mv`` and ``addmv`` of such
             tensors are swamp's, with float32 arithmetic
             inside, under autocast too, which then does not copy the logits to
             float32. So are others whose 16-bit kernels in PyTorch are slow: ``dot`` of
             bfloat16, ``pow`` with the exponents 3 and -2, and of float16 with 2, -1 and
-            -0.5 (0.5 is PyTorch's ``sqrt``), ``rsqrt``, ``group_norm`` and ``norm`` of
+            -0.5 (0.5 is PyTorch's ``sqrt``), ``rsqrt``, ``group_norm`` (of bfloat16
+            only with the channels last) and ``norm`` of
             order 2 over the last dimensions (so ``normalize`` and
-            ``cosine_similarity``); and, of 4096 elements and more, sums, differences and
+            ``cosine_similarity``); and, of 4096 elements and more, ``gelu`` (of the
+            exact one only the gradient in float16), ``exp``, ``expm1``, ``log``, ``log1p``,
+            ``tanh``, ``sigmoid``, ``silu``, ``softplus``, ``elu``, ``selu``, ``celu``, ``glu``,
+            ``mish`` with its gradient, sums, differences and
             products of two tensors or with a number, ``maximum``, ``minimum``,
             ``addcmul``, ``addcdiv``, ``lerp``, ``clamp``, ``prelu``, ``hardswish``;
             ``relu``, ``hardtanh``, ``leaky_relu``, ``hardsigmoid``, ``mse_loss``,
             ``huber_loss`` and ``smooth_l1_loss`` with their gradients; ``mean``,
-            ``amax`` and ``amin``, ``cumsum`` and ``flip`` of rows, and the gradient of
-            ``x[index]`` of rows. PyTorch's in float32, rounded once, are ``nll_loss``
-            and ``cross_entropy`` of class probabilities, because the sum of float16
+            ``sum`` of dimensions with others between,
+            ``amax`` and ``amin``, ``cumsum`` and ``index_select`` of rows, and the gradient of
+            ``x[index]`` of rows. PyTorch's in float32, rounded once, are ``nll_loss``,
+            and ``cross_entropy`` of class probabilities or images, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
             ``max`` and ``min`` along a dimension, ``logsumexp``, ``var``, ``std``,
             ``binary_cross_entropy`` and its gradient, linear ``interpolate``,
-            ``grid_sample`` and its gradient, ``max_pool1d`` without one, and the
-            gradients of ``unfold`` (so ``fold``) and ``embedding_bag``.
-            ``amax`` and ``amin`` of other dimensions than the last ones are PyTorch's of
-            the bits as integers.
+            ``grid_sample`` and its gradient, ``max_pool1d`` without one,
+            ``adaptive_avg_pool3d``, ``erfc``, ``erfinv``, ``tan`` and ``atan``, and the
+            gradients of ``unfold`` (so ``fold``), ``embedding_bag``, ``avg_pool2d``,
+            ``adaptive_avg_pool2d`` and ``adaptive_avg_pool3d``. ``gather``, ``scatter`` of a
+            tensor and ``flip`` are PyTorch's of the bits as integers.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
