@@ -381,6 +381,20 @@ class Functions(TestCase):
                 hints = typing.get_type_hints(inspect.unwrap(member))
                 self.assertIn("return", hints, member)
 
+    def test_arguments_of_the_program(self):
+        """python -m swamp_torch refuses them before it measures."""
+        with tempfile.NamedTemporaryFile() as short:
+            for arguments, text in (
+                    (["/nowhere"], "TEXT: [Errno 2] No such file or directory: '/nowhere'"),
+                    (["/"], "TEXT: [Errno 21] Is a directory: '/'"),
+                    ([short.name], f"TEXT: {short.name}: got 0 bytes, expected at least 66"),
+                    ([__file__, "0"], "STEPS: got 0, expected at least 1")):
+                ran = python("import runpy, sys\n"
+                             f"sys.argv = ['swamp_torch', *{arguments!r}]\n"
+                             "runpy.run_module('swamp_torch', run_name='__main__')")
+                self.assertEqual((ran.returncode, ran.stdout), (2, ""))
+                self.assertTrue(ran.stderr.endswith(f"error: {text}\n"), ran.stderr)
+
     def test_pages(self):
         """pdoc makes a page of each module, in which it understands every reference."""
         if not importlib.util.find_spec("pdoc"):

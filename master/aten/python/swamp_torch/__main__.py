@@ -80,6 +80,12 @@ def main() -> None:
     parser.add_argument("steps", metavar="STEPS", nargs="?", type=int,
                         help="of the first part (default: 40); the second is short")
     arguments = parser.parse_args()
+    if arguments.steps is not None and arguments.steps < 1:
+        parser.error(f"STEPS: got {arguments.steps}, expected at least 1")
+    try:
+        text = None if arguments.text is None else _demo.read(arguments.text)
+    except (OSError, ValueError) as error:
+        parser.error(f"TEXT: {error}")
     machine = info()
     print(f"swamp_torch {machine['version']}, built for PyTorch {machine['torch']}")
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads")
@@ -106,9 +112,9 @@ def main() -> None:
     if busy > 0.1:
         print(f"This machine is busy: other processes used {busy:.1f} of "
               f"{os.cpu_count()} cores meanwhile. Run this again when it is idle.")
-    if arguments.text is not None:
+    if text is not None:
         print()
-        if not _demo.main(arguments.text, arguments.steps or 40,
+        if not _demo.main(arguments.text, text, arguments.steps or 40,
                           arguments.steps is not None):
             sys.exit(1)
 

@@ -180,7 +180,8 @@ def _optimizer_steps(text: Tensor, steps: int) -> bool:
                           "swamp, swamp_torch.AdamW"), runs):
         taken = [1e3 * s for s, (_, _, skipped) in zip(run.optimizer_seconds, run.log)
                  if not skipped]
-        rows.append([name, f"{min(taken):.2f}", f"{statistics.median(taken):.2f}"])
+        rows.append([name, *(f"{f(taken):.2f}" if taken else "-"  # all were skipped
+                             for f in (min, statistics.median))])
     _table(rows)
     return equal
 
@@ -254,12 +255,24 @@ def _half_precision(text: Tensor, short: bool) -> bool:
     return right
 
 
-def main(path: str, steps: int, short: bool) -> bool:
+def read(path: str) -> Tensor:
+    """The bytes of a file.
+
+    Raises:
+        OSError: a file that cannot be read.
+        ValueError: one that is too short for a batch.
+    """
+    with open(path, "rb") as file:
+        text = torch.tensor(list(file.read()))
+    if len(text) < 66:  # the longest context, the next byte, and another place
+        raise ValueError(f"{path}: got {len(text)} bytes, expected at least 66")
+    return text
+
+
+def main(path: str, text: Tensor, steps: int, short: bool) -> bool:
     """Runs both parts on a text, the second one short if `short`. Returns whether the
     bits of the first are equal, and whether swamp's results of the second are not
     worse."""
-    with open(path, "rb") as file:
-        text = torch.tensor(list(file.read()))
     parameters = list(Model().parameters())
     print(f"{path}, {len(text)} bytes; {sum(p.numel() for p in parameters)} parameters "
           f"in {len(parameters)} tensors")
