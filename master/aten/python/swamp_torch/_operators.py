@@ -133,9 +133,13 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     distinguish them (``torch.compiler.config.cache_key_tag`` gets a suffix). In
     transformations of ``torch.func`` and blocks of ``torch.inference_mode()`` in a
     compiled function inductor's code remains, as does that of operators that are
-    PyTorch's in float32, of ``group_norm``, ``norm`` and ``pow``, of activations with
+    PyTorch's in float32, of ``pow``, ``log``, ``log1p``, ``rsqrt`` and ``glu``, of ``sum``
+    (so ``mean``, ``var``, ``norm`` and losses such as ``mse_loss``), of ``batch_norm``,
+    ``instance_norm`` and ``group_norm``, of activations with
     ``out=`` and of direct calls of ``silu_backward`` and the like, and everything
-    that inductor makes of other operators, so that compiled and eager training differ; code of
+    that inductor makes of other operators, so that compiled and eager training differ.
+    With ``reproducible``, too, the bits of inductor's code depend on the CPU, and those
+    of its sums on the number of threads. Code of
     ``cpp_wrapper=True`` calls PyTorch's kernels. With
     ``torch.compiler.nested_compile_region`` repeated layers are compiled once, with
     the same bits. With ``reproducible`` the gradients of an embedding
