@@ -276,7 +276,7 @@ struct Elu {
     const auto t = n.mul(x, beta);
     return {
         n.at_most(x, zero, n.mul(factor, expm1_of(n, t)), n.mul(scale, x)),
-        n.at_most(x, zero, n.mul(n.mul(factor, beta), exp_of(n, t)), scale)};
+        n.less(zero, x, scale, n.mul(n.mul(factor, beta), exp_of(n, t)))};
   }
 };
 

@@ -395,6 +395,25 @@ TEST(Activation, ReluMasksAnyGradient) {
   }
 }
 
+// Only relu passes the gradient on.
+TEST(Activation, GradientAtNanIsNan) {
+  for (const FunctionRow& row : kFunctions) {
+    const Activation function = options_of(row.function).function;
+    if (function == Activation::relu || function == Activation::relu_squared) {
+      continue;
+    }
+    for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+      for (const std::size_t count : {1u, 40u}) {
+        Elements x(type, std::vector<float>(count, std::nanf(""))),
+            gradient(type, std::vector<float>(count, 1)), dx = x;
+        activation_backward(gradient.matrix(), x.matrix(), dx.matrix(),
+                            options_of(row.function));
+        EXPECT_TRUE(std::isnan(dx.value(count - 1))) << row.name;
+      }
+    }
+  }
+}
+
 TEST(Activation, RefusesWrongArguments) {
   float data[8] = {};
   const Matrix x{data, 2, 2, kFloat32}, wide{data, 2, 4, kFloat32},
