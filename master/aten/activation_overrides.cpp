@@ -44,6 +44,7 @@
 
 #include "master/aten/activation.h"
 #include "master/aten/checks.h"
+#include "master/aten/layout.h"
 #include "master/aten/overrides.h"
 #include "master/aten/row_tensors.h"
 
@@ -97,6 +98,20 @@ bool fits_float(const at::Scalar& number) {
            std::isfinite(number.toDouble()));
 }
 
+// Returns activated() with the strides that PyTorch's result has.
+Tensor result_of(const Tensor& x, const ActivationOptions& options) {
+  return as_result(activated(x, options), {x});
+}
+Tensor result_of(const Tensor& grad, const Tensor& x,
+                 const ActivationOptions& options) {
+  return as_result(gradient_of(grad, x, options), {grad, x});
+}
+// The same for a function whose result is contiguous in PyTorch.
+Tensor contiguous_result(const Tensor& x, const ActivationOptions& options) {
+  return with_strides_of(at::empty(x.sizes(), x.options()),
+                         activated(x, options));
+}
+
 // Overrides is the kernels of PyTorch's operators that compute one activation:
 // Function::options() has their arguments, and returns nothing for those that
 // stay PyTorch's. If Function::kOfFloats, they take integers as floats, and an
@@ -108,7 +123,7 @@ struct Overrides {
     const Tensor x = Function::kOfFloats ? as_float(input) : input;
     const OptionalActivation options = Function::options(x, args...);
     if (!options || !is_taken(x, options->function)) return kStock(x, args...);
-    return activated(x, *options);
+    return result_of(x, *options);
   }
   template <Tensor& (*kStock)(Tensor&, Args...)>
   static Tensor& in_place(Tensor& x, Args... args) {
@@ -127,14 +142,14 @@ struct Overrides {
                               : is_plain(out, x.scalar_type()))) {
       return kStock(x, args..., out);
     }
-    return write_out(activated(x, *options), {x}, out);
+    return write_out(result_of(x, *options), {x}, out);
   }
   template <Tensor (*kStock)(const Tensor&, const Tensor&, Args...)>
   static Tensor gradient(const Tensor& grad, const Tensor& x, Args... args) {
     const OptionalActivation options = Function::options(x, args...);
     if (!options || !are_taken(grad, x, options->function))
       return kStock(grad, x, args...);
-    return gradient_of(grad, x, *options);
+    return result_of(grad, x, *options);
   }
   template <Tensor& (*kStock)(const Tensor&, const Tensor&, Args..., Tensor&)>
   static Tensor& gradient_out(const Tensor& grad, const Tensor& x, Args... args,
@@ -144,7 +159,7 @@ struct Overrides {
         !is_plain(out, x.scalar_type())) {
       return kStock(grad, x, args..., out);
     }
-    return write_out(gradient_of(grad, x, *options), {grad, x}, out);
+    return write_out(result_of(grad, x, *options), {grad, x}, out);
   }
 };
 
@@ -196,7 +211,7 @@ struct Elu {
     if (is_result || !options || !are_taken(grad, x, options->function)) {
       return kStock(grad, alpha, scale, input_scale, is_result, x);
     }
-    return gradient_of(grad, x, *options);
+    return result_of(grad, x, *options);
   }
 };
 
@@ -277,7 +292,7 @@ struct BasePower {
   static Tensor value(const at::Scalar& base, const Tensor& exponents) {
     const Tensor x = floats(base, exponents);
     const OptionalActivation options = BasePower::options(base, x);
-    return options ? activated(x, *options) : kStock(base, x);
+    return options ? contiguous_result(x, *options) : kStock(base, x);
   }
   template <Tensor& (*kStock)(const at::Scalar&, const Tensor&, Tensor&)>
   static Tensor& out(const at::Scalar& base, const Tensor& exponents,
@@ -287,7 +302,7 @@ struct BasePower {
     if (!options || !can_hold(out, x.scalar_type())) {
       return kStock(base, x, out);
     }
-    return write_out(activated(x, *options), {x}, out);
+    return write_out(contiguous_result(x, *options), {x}, out);
   }
 
  private:
@@ -308,7 +323,7 @@ struct LogSigmoid {
   static std::tuple<Tensor, Tensor> value(const Tensor& x) {
     const OptionalActivation options = LogSigmoid::options(x, x);
     if (!options || !is_taken(x, options->function)) return kStock(x);
-    return {activated(x, *options), buffer_of(x)};
+    return {contiguous_result(x, *options), buffer_of(x)};
   }
   template <std::tuple<Tensor&, Tensor&> (*kStock)(const Tensor&, Tensor&,
                                                    Tensor&)>
@@ -319,13 +334,13 @@ struct LogSigmoid {
         !is_plain(out, x.scalar_type()) || !is_plain(buffer, x.scalar_type())) {
       return kStock(x, out, buffer);
     }
-    const Tensor result = activated(x, *options), saved = buffer_of(x);
+    const Tensor result = contiguous_result(x, *options), saved = buffer_of(x);
     return {write_out(result, {x}, out), write_out(saved, {x}, buffer)};
   }
 
  private:
   static Tensor buffer_of(const Tensor& x) {
-    return activated(x.abs().neg(), {Activation::exp});
+    return contiguous_result(x.abs().neg(), {Activation::exp});
   }
 };
 
@@ -393,7 +408,8 @@ struct Glu {
       swamp::gated_activation(in.second, in.first, matrix_of(y, y.dim() - dim),
                               in.options);
     });
-    return y;
+    const std::int64_t half = y.size(dim);
+    return as_result(y, {x.narrow(dim, 0, half), x.narrow(dim, half, half)});
   }
 };
 

@@ -41,6 +41,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "master/aten/checks.h"
@@ -94,7 +95,8 @@ struct Sum {
   static Tensor value(const Tensor& a, const Tensor& b, const Scalar& alpha) {
     if (!is_taken(a, b, alpha)) return kStock(a, b, alpha);
     const Guard guard;
-    return kStock(a, product(a, b, alpha), 1).to(at::result_type(a, b));
+    const ScalarType type = at::result_type(a, b);
+    return as_result(kStock(a, product(a, b, alpha), 1).to(type), {a, b});
   }
   template <Tensor& (*kStock)(Tensor&, const Tensor&, const Scalar&)>
   static Tensor& in_place(Tensor& a, const Tensor& b, const Scalar& alpha) {
@@ -301,7 +303,8 @@ struct SumOfProduct {
                       const Scalar& value) {
     if (!is_taken(a, b, c, value)) return pointwise_addcmul(a, b, c, value);
     const Guard guard;
-    return at::add(a, product(a, b, c, value)).to(type_of(a, b, c));
+    return as_result(at::add(a, product(a, b, c, value)).to(type_of(a, b, c)),
+                     {a, b, c});
   }
   static Tensor& in_place(Tensor& a, const Tensor& b, const Tensor& c,
                           const Scalar& value) {
@@ -362,11 +365,22 @@ struct Lerp {
   }
 
   template <class Weight>
+  static Tensor result_of(const Tensor& a, const Tensor& b,
+                          const Weight& weight) {
+    const Tensor found = computed(a, b, weight).to(a.scalar_type());
+    if constexpr (std::is_same_v<Weight, Tensor>) {
+      return as_result(found, {a, b, weight});
+    } else {
+      return as_result(found, {a, b});
+    }
+  }
+
+  template <class Weight>
   static Tensor value(const Tensor& a, const Tensor& b, const Weight& weight) {
     if (auto y = pointwise_lerp(a, b, weight)) return *y;
     if (!is_taken(a, b, weight)) return at::cpu::lerp(a, b, weight);
     const Guard guard;
-    return computed(a, b, weight).to(a.scalar_type());
+    return result_of(a, b, weight);
   }
   template <class Weight>
   static Tensor& in_place(Tensor& a, const Tensor& b, const Weight& weight) {
@@ -385,7 +399,7 @@ struct Lerp {
       return at::cpu::lerp_outf(a, b, weight, out);
     }
     const Guard guard;
-    return write_out(computed(a, b, weight), {a, b}, out);
+    return write_out(result_of(a, b, weight), {a, b}, out);
   }
 };
 
@@ -408,7 +422,8 @@ struct Complex {
   }
 
   static Tensor value(const Tensor& a, const Tensor& b) {
-    return is_taken(a, b) ? product(a, b) : pointwise_mul(a, b);
+    return is_taken(a, b) ? as_result(product(a, b), {a, b})
+                          : pointwise_mul(a, b);
   }
   static Tensor& in_place(Tensor& a, const Tensor& b) {
     if (!a.is_complex() || !is_taken(a, b)) return pointwise_mul_(a, b);
@@ -423,7 +438,7 @@ struct Complex {
       return at::cpu::mul_outf(a, b, out);
     }
     const Guard guard;
-    return write_out(product(a, b), {a, b}, out);
+    return write_out(as_result(product(a, b), {a, b}), {a, b}, out);
   }
   // Returns absolute values, by the larger part so that no square overflows.
   static Tensor magnitude(const Tensor& x) {
@@ -463,7 +478,7 @@ struct Complex {
   static Tensor unary(const Tensor& x) {
     if (!is_taken(x)) return kStock(x);
     const Guard guard;
-    return kOurs(x);
+    return as_result(kOurs(x), {x});
   }
   template <Tensor (*kOurs)(const Tensor&), Tensor& (*kStock)(Tensor&)>
   static Tensor& unary_(Tensor& x) {
@@ -477,7 +492,7 @@ struct Complex {
   static Tensor& unary_out(const Tensor& x, Tensor& out) {
     if (!is_taken(x) || !can_hold(out, x.scalar_type())) return kStock(x, out);
     const Guard guard;
-    return write_out(kOurs(x), {x}, out);
+    return write_out(as_result(kOurs(x), {x}), {x}, out);
   }
   static Tensor& polar(const Tensor& abs, const Tensor& angle, Tensor& out) {
     const ScalarType type = abs.scalar_type();
@@ -501,9 +516,8 @@ struct Root {
   }
   static Tensor computed(const Tensor& x) {
     const Guard guard;
-    const Tensor y = at::empty_like(x);
-    const Tensor from =
-        x.is_non_overlapping_and_dense() ? x : at::empty_like(x).copy_(x);
+    const Tensor y = empty_result(x.scalar_type(), {x});
+    const Tensor from = has_order_of(x, y) ? x : at::empty_like(y).copy_(x);
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "sqrt", [&] {
       const auto* const in = from.const_data_ptr<scalar_t>();
       auto* const out = y.data_ptr<scalar_t>();

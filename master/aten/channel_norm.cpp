@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "master/aten/checks.h"
+#include "master/aten/layout.h"
 #include "master/aten/overrides.h"
 #include "master/aten/row_tensors.h"
 
@@ -243,11 +244,12 @@ struct ChannelRows {
     const Tensor values = is_turned ? y.t().reshape(x.sizes())
                           : is_last ? y.movedim(-1, 1)
                                     : y.view(x.sizes());
-    return contiguous(values, x.suggest_memory_format());
+    return with_strides_of(
+        at::empty(x.sizes(), x.options(), x.suggest_memory_format()), values);
   }
   // empty() returns a result's rows, with their matrix.
   std::pair<Tensor, Matrix> empty() const {
-    Tensor y = at::empty_like(rows);
+    Tensor y = at::empty(rows.sizes(), rows.options());
     Matrix to = matrix;
     to.data = mutable_data(y);
     return {y, to};

@@ -1,5 +1,8 @@
 #include "master/aten/layout.h"
 
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -89,6 +92,45 @@ Extent extent_of(const at::Tensor& tensor) {
       is_dense(tensor) ? tensor.numel() : Layout(tensor).extent;
   const std::uintptr_t begin = address_of(tensor);
   return {begin, begin + static_cast<std::size_t>(count) * tensor.itemsize()};
+}
+
+at::Tensor empty_result(at::ScalarType type,
+                        std::initializer_list<at::Tensor> inputs) {
+  const at::Tensor& first = *inputs.begin();
+  const auto has_one = [](const at::Tensor& x) {
+    return std::count(x.sizes().begin(), x.sizes().end(), 1) != 0;
+  };
+  // Its strides decide alone, because no two of them are equal.
+  const bool decides =
+      first.is_contiguous() && first.numel() != 0 && !has_one(first);
+  const bool is_simple = std::all_of(
+      inputs.begin(), inputs.end(), [&](const at::Tensor& x) {
+        return x.sizes() == first.sizes()
+                   ? decides || x.is_contiguous()
+                   : decides && at::is_expandable_to(x.sizes(), first.sizes());
+      });
+  if (is_simple) return at::empty(first.sizes(), first.options().dtype(type));
+  at::TensorIteratorConfig config;
+  config.check_all_same_dtype(false)
+      .declare_static_dtype_and_device(type, first.device())
+      .add_owned_output(at::Tensor());
+  for (const at::Tensor& x : inputs) config.add_const_input(x);
+  const at::TensorIterator iterator = config.build();
+  return iterator.output();
+}
+
+at::Tensor with_strides_of(const at::Tensor& like, const at::Tensor& found) {
+  if (!has_order_of(found, like)) return like.copy_(found);
+  if (found.strides() != like.strides()) {
+    found.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(),
+                                                       like.strides());
+  }
+  return found;
+}
+
+at::Tensor as_result(const at::Tensor& found,
+                     std::initializer_list<at::Tensor> inputs) {
+  return with_strides_of(empty_result(found.scalar_type(), inputs), found);
 }
 
 bool any_overlap(std::vector<Extent>& extents, std::vector<Extent>& scratch) {

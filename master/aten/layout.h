@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 namespace swamp::aten {
@@ -33,6 +34,21 @@ inline bool share_memory(const at::Tensor& x, const at::Tensor& y) {
   const Extent a = extent_of(x), b = extent_of(y);
   return a.begin < b.end && b.begin < a.end;
 }
+
+// empty_result() returns a new tensor of the shape to which the inputs are
+// broadcast, with the strides that PyTorch gives to the result of an operator
+// of each element.
+at::Tensor empty_result(at::ScalarType type,
+                        std::initializer_list<at::Tensor> inputs);
+
+// with_strides_of() returns `found`, which nothing else refers to, with the
+// strides of `like`; or, if its elements have another order in memory, `like`
+// with its values.
+at::Tensor with_strides_of(const at::Tensor& like, const at::Tensor& found);
+
+// as_result() returns `found` as empty_result() of the inputs.
+at::Tensor as_result(const at::Tensor& found,
+                     std::initializer_list<at::Tensor> inputs);
 
 // any_overlap() returns whether two extents share a byte. If the addresses rise
 // or fall along the list, it is one pass; otherwise a radix sort, about 5 ns

@@ -43,12 +43,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "master/aten/checks.h"
+#include "master/aten/layout.h"
 #include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
 #include "swamp/channel_norm.h"
@@ -199,15 +200,24 @@ bool find_second(const Tensor& x, const Tensor& z, PointwiseOptions& options,
   return true;
 }
 
-// result_of() has the order of x in memory. As PyTorch's, a contiguous one has
-// the strides of a new tensor, also in dimensions of one element, unless its
-// function keeps those of x.
+// result_of() is empty_result(), unless PyTorch's function keeps the strides of
+// x. The elements of a dense x have the same order in memory as those of its
+// result.
 Tensor result_of(const Tensor& x, bool keeps_strides = false) {
-  return x.is_contiguous() && !keeps_strides ? at::empty(x.sizes(), x.options())
-                                             : at::empty_like(x);
+  return keeps_strides ? at::empty_like(x)
+                       : empty_result(x.scalar_type(), {x});
 }
 template <class Function>
 inline constexpr bool kKeepsStrides = false;
+
+// result_of() is the same for several inputs, or nothing if the result has
+// another order in memory than x.
+std::optional<Tensor> result_of(const Tensor& x,
+                                std::initializer_list<Tensor> inputs) {
+  Tensor y = empty_result(x.scalar_type(), inputs);
+  if (!has_order_of(y, x)) return {};
+  return y;
+}
 
 // run() computes y, which has the order of x in memory.
 void run(const Tensor& x, const Tensor& y, const PointwiseOptions& options,
@@ -351,10 +361,11 @@ struct Gradient {
     }
     if (!options) return kStock(grad, x, args...);
     const Guard guard;
-    const Tensor y = result_of(x);
+    const auto y = result_of(x, {grad, x});
+    if (!y) return kStock(grad, x, args...);
     options->matrix = const_data(grad);
-    run(x, y, *options);
-    return y;
+    run(x, *y, *options);
+    return *y;
   }
 };
 
@@ -365,9 +376,10 @@ PointwiseOptions swapped(PointwiseOptions options) {
   return options;
 }
 
-// outer() is binary() of a row and a column.
+// outer() is binary() of a row and a column, which `is_swapped` if the column
+// is PyTorch's first operand.
 std::optional<Tensor> outer(const Tensor& row, const Tensor& column,
-                            PointwiseOptions options) {
+                            PointwiseOptions options, bool is_swapped) {
   const at::ScalarType type = row.scalar_type();
   if (!is_half(type) || !is_switched(type) || !is_plain(row, type) ||
       !is_plain(column, type) || is_lazy(row) || is_lazy(column) ||
@@ -378,9 +390,10 @@ std::optional<Tensor> outer(const Tensor& row, const Tensor& column,
       row.numel() * column.numel() < kLeastElements) {
     return {};
   }
-  std::vector<std::int64_t> sizes = column.sizes().vec();
-  sizes.back() = row.numel();
-  const Tensor y = at::empty(sizes, row.options()), values = as_floats(column);
+  const Tensor y = is_swapped ? empty_result(type, {column, row})
+                              : empty_result(type, {row, column});
+  if (!y.is_contiguous()) return {};
+  const Tensor values = as_floats(column);
   void* const to = mutable_data(y);
   options.row = const_data(row);
   options.values = static_cast<const float*>(const_data(values));
@@ -401,9 +414,11 @@ std::optional<Tensor> with_second(const Tensor& x, const Tensor& z,
                                   bool is_first = false) {
   Second second;
   if (!is_taken(x) || !find_second(x, z, options, second, is_first)) return {};
-  const Tensor y = result_of(x, options.matrix == nullptr ||
-                                    options.function == Pointwise::scaled_relu);
-  run(x, y, options, second.columns);
+  const bool is_prelu = options.function == Pointwise::scaled_relu;
+  const auto y = is_prelu   ? at::empty_like(x)
+                 : is_first ? result_of(x, {z, x})
+                            : result_of(x, {x, z});
+  if (y) run(x, *y, options, second.columns);
   return y;
 }
 
@@ -415,10 +430,10 @@ std::optional<Tensor> binary(const Tensor& a, const Tensor& b,
   const Guard guard;
   const bool is_first = a.numel() >= b.numel();
   if (!a.is_same_size(b) && a.dim() > 1 && a.size(-1) == 1) {
-    if (auto y = outer(b, a, swapped(options))) return y;
+    if (auto y = outer(b, a, swapped(options), true)) return y;
   }
   if (!a.is_same_size(b) && b.dim() > 1 && b.size(-1) == 1) {
-    if (auto y = outer(a, b, options)) return y;
+    if (auto y = outer(a, b, options, false)) return y;
   }
   return is_first ? with_second(a, b, options)
                   : with_second(b, a, swapped(options), true);
@@ -504,9 +519,10 @@ struct Ternary {
       return kStock(x, z, w, factor);
     }
     const Guard guard;
-    const Tensor y = result_of(x);
-    ternary(x, z, w, y, {kFunction, factor.to<float>()});
-    return y;
+    const auto y = result_of(x, {x, z, w});
+    if (!y) return kStock(x, z, w, factor);
+    ternary(x, z, w, *y, {kFunction, factor.to<float>()});
+    return *y;
   }
   template <Tensor& (*kStock)(Tensor&, const Tensor&, const Tensor&,
                               const Scalar&)>
@@ -662,8 +678,8 @@ std::optional<Tensor> pointwise_lerp(const Tensor& a, const Tensor& b,
                                      const Tensor& weight) {
   if (!are_taken(a, b, weight)) return {};
   const Guard guard;
-  const Tensor y = result_of(a);
-  ternary(a, b, weight, y, {Pointwise::lerp_by});
+  const auto y = result_of(a, {a, b, weight});
+  if (y) ternary(a, b, weight, *y, {Pointwise::lerp_by});
   return y;
 }
 bool pointwise_lerp_(const Tensor& a, const Tensor& b, const Tensor& weight) {

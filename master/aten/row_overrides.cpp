@@ -105,7 +105,8 @@ template <class Compute>
 Tensor along_rows(const Tensor& x, std::int64_t dim, const Compute& compute) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   dim = dim < 0 ? dim + x.dim() : dim;
-  const Tensor rows = row_major(as_rows(x, dim)), y = at::empty_like(rows);
+  const Tensor rows = row_major(as_rows(x, dim)),
+               y = at::empty(rows.sizes(), rows.options());
   translated([&] { compute(matrix_of(rows), matrix_of(y)); });
   return from_rows(y, x, dim);
 }

@@ -98,9 +98,11 @@ at::Tensor row_major(const at::Tensor& tensor) {
 at::Tensor& write_out(const at::Tensor& result,
                       std::initializer_list<at::Tensor> inputs,
                       at::Tensor& out) {
-  at::native::resize_output(out, result.sizes());
   at::assert_no_internal_overlap(out);
   for (const at::Tensor& x : inputs) at::assert_no_partial_overlap(out, x);
+  if (at::native::resize_output(out, result.sizes()) && is_dense(result)) {
+    out.as_strided_(result.sizes(), result.strides());
+  }
   return out.copy_(result);
 }
 

@@ -16,6 +16,7 @@
 #include <optional>
 #include <tuple>
 
+#include "master/aten/layout.h"
 #include "master/aten/overrides.h"
 #include "master/aten/row_tensors.h"
 
@@ -145,10 +146,7 @@ Forward swamp_forward(const Attention& x) {
       attention_of(x.query, x.key, x.value, x.mask, causal_of(x), x.scale);
   const Tensor logsumexp = empty_sums(x.query);
   logsumexp.copy_(sums);
-  if (x.query.is_contiguous()) return {out, logsumexp};
-  const Tensor ordered = at::empty_like(x.query);
-  ordered.copy_(out);
-  return {ordered, logsumexp};
+  return {with_strides_of(at::empty_like(x.query), out), logsumexp};
 }
 
 // out and logsumexp may be PyTorch's. Its logsumexp of a row without keys is

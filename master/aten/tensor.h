@@ -131,9 +131,17 @@ inline void prefetch_storage(const at::Tensor& tensor) {
 // has_order_of() returns whether element i of the tensor is at element i of the
 // memory of `like`.
 inline bool has_order_of(const at::Tensor& tensor, const at::Tensor& like) {
-  return is_dense(tensor) && !is_lazy(tensor) &&
-         (tensor.strides() == like.strides() ||
-          (tensor.is_contiguous() && like.is_contiguous()));
+  if (!is_dense(tensor) || is_lazy(tensor)) return false;
+  if (tensor.strides() == like.strides() ||
+      (tensor.is_contiguous() && like.is_contiguous())) {
+    return true;
+  }
+  if (tensor.sizes() != like.sizes()) return false;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    // One element may have any stride.
+    if (tensor.size(i) != 1 && tensor.stride(i) != like.stride(i)) return false;
+  }
+  return true;
 }
 
 // scalar_type() returns nothing for a dtype that the operators do not accept.

@@ -4,6 +4,7 @@ forward-mode and second derivatives, checkpoints, traces, export and compile. Th
 every operator swamp::*: on tensors whose values are not those in their memory; what
 these write counts once in the versions."""
 
+import random
 import unittest
 
 from support import CI, FORMS, TestCase, a_fifth, caught, main, same
@@ -168,8 +169,49 @@ STRIDED = {
 }
 
 
+# Operators of each element, by their number of tensors.
+ELEMENTS = {
+    1: (F.relu, F.hardtanh, F.hardswish, F.silu, F.elu, F.softplus, F.logsigmoid, F.gelu,
+        torch.tanh, torch.exp, torch.log1p, torch.sqrt, lambda x: x ** 3, lambda x: 2.0 ** x,
+        lambda x: x * 0.5 + 1, lambda x: F.leaky_relu(x, 0.1), lambda x: x.clamp(-1, 1),
+        lambda x: torch.exp(x, out=x.new_empty(0))),
+    2: (torch.add, torch.mul, torch.maximum, F.mse_loss, F.huber_loss,
+        lambda x, y: torch.sub(x, y, alpha=0.5), lambda x, y: torch.lerp(x, y, 0.3),
+        lambda x, y: F.smooth_l1_loss(x, y, reduction="none"),
+        lambda x, y: F.mse_loss(x, y, reduction="none")),
+    3: (torch.addcmul, torch.addcdiv, torch.lerp)}
+
+
+def any_order(rng, shape, dtype):
+    """A tensor of a shape, perhaps without some dimensions, in any order in memory and
+    with any strides of dimensions of one element."""
+    shape = [size if rng.random() < 0.8 else 1 for size in shape][rng.choice((0, 0, 0, 1)):]
+    order = sorted(range(len(shape)), key=lambda _: rng.random() if rng.random() < 0.5 else 1)
+    x = torch.rand([shape[i] for i in order]).to(dtype).permute(
+        [order.index(i) for i in range(len(shape))])
+    return x.as_strided(shape, [rng.choice((0, 1, 7, step)) if size == 1 else step
+                                for size, step in zip(shape, x.stride())])
+
+
 class Forms(Comparison):
     """Dtypes, strides and errors of what the samples do not have."""
+
+    def test_strides_of_elements(self):
+        """PyTorch computes the strides of a result from those of all operands."""
+        for seed in range(1000 if CI else 200):
+            rng = random.Random(seed)
+            count, dtype = rng.randrange(1, 4), rng.choice((*HALF, torch.float32))
+            call = rng.choice(ELEMENTS[count])
+            shape = rng.choice(((70, 96), (6, 1, 9, 100), (1, 8, 9, 64), (3, 1, 1, 2000),
+                                (70, 1, 70), (2, 3, 1, 12, 64), (4, 5)))
+            inputs = [any_order(rng, shape, dtype) for _ in range(count)]
+            found = []
+            for switches in ({}, dict(half_precision=True), dict(reproducible=True)):
+                swamp_torch.enable(**switches)
+                found.append(call(*inputs))
+            for ours in found[1:]:
+                self.assertEqual(form([ours]), form(found[:1]), seed)
+                torch.testing.assert_close(ours, found[0], rtol=0.02, atol=0.02)
 
     def test_strides(self):
         for name, call in STRIDED.items():
