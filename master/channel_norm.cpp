@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <string>
@@ -347,9 +349,17 @@ void sum(const Tensor& x, const SumShape& shape, double* sums, Machine* machine,
          const void* factor, const float* limit, bool narrow) {
   constexpr std::uint32_t kTypes = master::kRowTypes | 1u << kFloat64;
   Checker("x").dtype(x.dtype, kTypes);
-  const std::size_t results = shape.outer * shape.inner;
+  std::size_t results = 0, count = 0;
+  if (__builtin_mul_overflow(shape.outer, shape.inner, &results) ||
+      __builtin_mul_overflow(results, shape.terms, &count)) {
+    master::refuse("shape",
+                   std::to_string(shape.outer) + " x " +
+                       std::to_string(shape.terms) + " x " +
+                       std::to_string(shape.inner),
+                   "at most " + std::to_string(SIZE_MAX) + " elements");
+  }
   Checker("x")
-      .same("count", x.count, results * shape.terms, "shape")
+      .same("count", x.count, count, "shape")
       .data(x.data, kScalarTypeBytes[x.dtype], x.count);
   master::require_array("sums", sums, alignof(double), results);
   if (factor != nullptr) {

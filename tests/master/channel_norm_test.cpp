@@ -332,6 +332,10 @@ TEST(ChannelNorm, Errors) {
          sum(all, {2, 3, 5}, sums.data());
        },
        "x.count: got 24, expected 30 (as 'shape' has)"},
+      {[&] {  // 24 elements modulo 2^64
+         sum(all, {4, 6, (std::size_t{1} << 63) + 1}, sums.data());
+       },
+       "shape: got 4 x 6 x 9223372036854775809, expected at most"},
       {[&] {
          sum({x.matrix.data, 24, kFloat8E4M3FN}, {1, 24, 1}, sums.data());
        },
