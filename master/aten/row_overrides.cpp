@@ -281,7 +281,9 @@ Tensor nll_loss(const Tensor& x, const Tensor& target,
     return at::compositeimplicitautograd::nll_loss_nd_symint(
         x, target, weight, reduction, std::move(ignore_index));
   }
-  if (is_defined(weight) || x.numel() < kLeastElements ||
+  if (is_defined(weight) ||
+      x.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      x.numel() < kLeastElements ||
       (reduction != at::Reduction::Mean && reduction != at::Reduction::Sum)) {
     return at::compositeimplicitautograd::nll_loss_nd_symint(
                x.to(at::kFloat), target, widened(weight), reduction,
