@@ -269,15 +269,16 @@ TEST(AllocationTest, CallsNeedLittleMemory) {
 
 // is_one_launch() returns whether an operator has written nothing if it fails:
 // of several launches, the earlier ones have written when a later one fails.
-// The second launch of the norms' backward has other slaves, whose LDM needs
-// memory unless transfers are views.
+// The later launches of the norms' backward, and of channels in blocks, have
+// other slaves, whose LDM needs memory unless transfers are views.
 bool is_one_launch(const OperatorCase& one, const std::string& transfer) {
   const auto has = [&](const char* text) {
     return one.operation.find(text) != std::string::npos;
   };
   return !has("attention") && !has("norm_both") && !has("moe_rows") &&
          !has("quantize_blocks") &&
-         !(has("norm_backward") && transfer != "view");
+         !((has("norm_backward") || has("channel_norm")) &&
+           transfer != "view");
 }
 
 // Fails the first allocation, then the second, and so on until the call
