@@ -97,7 +97,7 @@ constexpr FunctionRow kFunctions[] = {
        return kScale * (x > 0 ? x : kAlpha * std::expm1(kBeta * x));
      },
      [](Real x) {
-       return kScale * (x <= 0 ? kAlpha * kBeta * std::exp(kBeta * x) : 1);
+       return kScale * (x > 0 ? 1 : kAlpha * kBeta * std::exp(kBeta * x));
      }},
     {"pow", Activation::pow, [](Real x) { return std::pow(x, kBeta); },
      [](Real x) { return kBeta * std::pow(x, kBeta - 1); }},
