@@ -197,8 +197,9 @@ HWY_INLINE void add_columns(const typename In::Element* b, std::int64_t step,
     if (out.data == nullptr) {
       hn::StoreU(value, df, at(r, v));
     } else if (r < out.rows) {
-      hn::StoreU(Out::narrow_number(df, value), d,
-                 out.data + r * out.step + v * kLanes);
+      hn::StoreU(
+          Out::narrow_number(df, value), d,
+          out.data + static_cast<std::int64_t>(r) * out.step + v * kLanes);
     }
   });
 }
@@ -270,7 +271,8 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
   const std::size_t out_unit = tile.layout[At::out].unit_step / sizeof *out;
   // Of units whose columns are neighbours in the rows of b, as many at a time
   // as the scratch memory has place for their sums; otherwise one.
-  const bool in_place = terms != 0 && b_at.column == 1;
+  // Pairs are of a b that main memory has not so, whatever its steps in LDM.
+  const bool in_place = terms != 0 && !pairs && b_at.column == 1;
   const bool are_sums_out = self == nullptr && factors.rows == nullptr &&
                             args.alpha == 1 && out_at.column == 1 &&
                             out_unit == kProductLanes;

@@ -162,18 +162,22 @@ bool is_taken(const Convolution& one, const Call& call, bool is_backward) {
 // multiplies tiles: oneDNN's convolution copies the images to and from a format
 // of blocks, which takes up to nine times as long.
 bool is_by_tiles(const Convolution& one, const Call& call) {
+  const auto is_first = [](const Tensor& x) {
+    return x.is_contiguous() &&
+           x.suggest_memory_format() == at::MemoryFormat::Contiguous;
+  };
   return prefers_tiles(call.input.scalar_type()) && one.groups == 1 &&
-         one.is_pointwise() && !call.transposed && call.input.is_contiguous() &&
-         call.weight.is_contiguous();
+         one.is_pointwise() && !call.transposed && is_first(call.input) &&
+         is_first(call.weight);
 }
 
 // has_large_images() returns whether products of single images are worth
 // reading the weight for each of them.
 bool has_large_images(const Call& call) {
-  constexpr std::int64_t kLeastPositions = 128, kSmallWeight = 1 << 16;
-  return call.weight.numel() <= kSmallWeight ||
-         call.input.numel() / (call.input.size(0) * call.input.size(1)) >=
-             kLeastPositions;
+  constexpr std::int64_t kLeastPositions = 128, kFewWeights = 1 << 18;
+  const std::int64_t images = call.input.size(0);
+  return images * call.weight.numel() <= kFewWeights ||
+         call.input.numel() / (images * call.input.size(1)) >= kLeastPositions;
 }
 
 // weight_times() is a matrix times each image of x.

@@ -89,11 +89,16 @@ bool is_taken(const Matrices& a, const Matrices& b, bool is_vector,
     return (static_cast<double>(sizes) * ...) <= static_cast<double>(most);
   };
   if (prefers_tiles(type)) {
-    // oneDNN takes 15 us to begin. Fewer columns than a panel has take as long.
-    constexpr std::size_t kLanes = 32, kMost = std::size_t{1} << 19;
-    return is_alone &&
-           (has_rows(2, 4) || is_small(kMost, a.rows, a.columns,
-                                       std::max(b.columns, kLanes)));
+    // oneDNN takes 15 us to begin, but PyTorch has loops for tiny products.
+    // Fewer columns than a panel has take as long, and few results have few
+    // chains of sums.
+    constexpr std::size_t kLanes = 32, kMost = std::size_t{1} << 19,
+                          kTiny = 4096, kFewResults = 255;
+    return is_alone && ((b.columns >= 2 * kLanes && has_rows(2, 4)) ||
+                        (is_small(kMost, a.rows, a.columns,
+                                  std::max(b.columns, kLanes)) &&
+                         !is_small(kTiny, a.rows, a.columns, b.columns) &&
+                         !is_small(kFewResults, a.rows, b.columns)));
   }
   constexpr std::size_t kFew = 8, kSmall = std::size_t{1} << 16;
   return (b.columns <= kFew && a.column_step == 1) ||
@@ -404,29 +409,38 @@ bool is_layer(const at::Tensor& x, at::TensorList hx, at::TensorList params,
   return true;
 }
 
-// lstm() of float16 is PyTorch's fused layer in float32: it has none of float16,
-// and calls products and other operators for each step. A CPU with tiles
-// computes the products of large layers faster.
+// lstm() of float16 is PyTorch's fused layer in float32: with a gradient it has
+// none of float16, and calls products and other operators for each step. A CPU
+// with tiles has one without, and computes the products of large layers faster.
+// Few rows are not worth converting the weights.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     const at::Tensor& x, at::TensorList hx, at::TensorList params,
     bool has_biases, std::int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
   constexpr std::int64_t kLargeForTiles = 1 << 23;  // multiply-adds of a step
+  constexpr std::int64_t kFewRows = 64;
   const at::ScalarType type = at::kHalf;
   const auto are_plain = [&](at::TensorList all) {
     return std::all_of(all.begin(), all.end(), [&](const at::Tensor& one) {
       return is_plain(one, type) && !is_seen({one});
     });
   };
-  const auto is_small = [&] {
-    const std::int64_t hidden = hx[0].size(2);
-    return hx[0].size(1) * hidden * 4 * hidden <= kLargeForTiles;
+  const auto beats_tiles = [&] {
+    const bool needs_grad =
+        at::GradMode::is_enabled() &&
+        (x.requires_grad() ||
+         std::any_of(params.begin(), params.end(),
+                     [](const auto& one) { return one.requires_grad(); }));
+    const std::int64_t hidden = hx[0].size(2), in = x.size(2);
+    return needs_grad && in <= 2 * hidden &&
+           hx[0].size(1) * 4 * hidden * (hidden + in) <= kLargeForTiles;
   };
   const bool widens =
       is_half_precision() && !is_reproducible() && are_plain({x}) &&
       are_plain(hx) && are_plain(params) &&
       is_layer(x, hx, params, has_biases, layers, bidirectional, batch_first) &&
-      (!prefers_tiles(type) || is_small());
+      x.size(0) * x.size(1) >= kFewRows &&
+      (!prefers_tiles(type) || beats_tiles());
   if (!widens) {
     return at::compositeimplicitautograd::lstm(x, hx, params, has_biases,
                                                layers, dropout, train,

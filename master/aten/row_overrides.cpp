@@ -265,9 +265,15 @@ bool is_widened(const Tensor& x, const Tensor& target,
 }
 
 // has_classes_apart() returns whether a loss of 16-bit [batch, classes, ...] is
-// PyTorch's, whose kernels need no copy with the classes last.
+// PyTorch's, whose kernels need no copy with the classes last, and take less
+// time for short rows.
 bool has_classes_apart(const Tensor& x) {
-  return is_half(x.scalar_type()) && x.dim() > 2 && !is_reproducible();
+  constexpr std::int64_t kFewClasses = 512;
+  if (!is_half(x.scalar_type()) || is_reproducible()) return false;
+  return x.dim() > 2 ||
+         (x.dim() == 2 &&
+          !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
+          x.size(1) < kFewClasses && x.numel() >= kLeastElements);
 }
 
 OptionalTensor widened(const OptionalTensor& weight) {
@@ -281,6 +287,11 @@ Tensor nll_loss(const Tensor& x, const Tensor& target,
     return at::compositeimplicitautograd::nll_loss_nd_symint(
         x, target, weight, reduction, std::move(ignore_index));
   }
+  // Those without a weight are elements of x, which no copy rounds.
+  if (!is_defined(weight) && reduction == at::Reduction::None) {
+    return at::compositeimplicitautograd::nll_loss_nd_symint(
+        x, target, weight, reduction, std::move(ignore_index));
+  }
   if (is_defined(weight) ||
       x.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
       x.numel() < kLeastElements ||
@@ -290,14 +301,13 @@ Tensor nll_loss(const Tensor& x, const Tensor& target,
                std::move(ignore_index))
         .to(x.scalar_type());
   }
-  // Those without a weight are elements of x, which no copy rounds.
   const Tensor sum = at::compositeimplicitautograd::nll_loss_nd_symint(
                          x, target, weight, at::Reduction::None, ignore_index)
                          .sum(at::kFloat);
-  return (reduction == at::Reduction::Sum
-              ? sum
-              : sum.div(target.ne(at::Scalar(ignore_index)).sum()))
-      .to(x.scalar_type());
+  if (reduction == at::Reduction::Sum) return sum.to(x.scalar_type());
+  // uint8 has no -100.
+  const Tensor counted = target.to(at::kLong).ne(at::Scalar(ignore_index));
+  return sum.div(counted.sum()).to(x.scalar_type());
 }
 
 Tensor cross_entropy_loss(const Tensor& x, const Tensor& target,

@@ -48,11 +48,15 @@ bool beats_tiles(const Attention& x, Direction direction) {
   if (direction == Direction::forward) {
     return x.query.scalar_type() == at::kHalf && x.query.size(2) == 1;
   }
-  const auto most = static_cast<double>(x.causal ? 1 << 24 : 1 << 22);
-  return static_cast<double>(x.query.size(2)) *
-             static_cast<double>(x.key.size(2)) *
-             static_cast<double>(x.query.size(3)) <=
-         most;
+  const std::int64_t queries = x.query.size(2), keys = x.key.size(2),
+                     channels = x.query.size(3);
+  const auto most = static_cast<double>(channels > 64 ? 1 << 21
+                                        : x.causal    ? 1 << 24
+                                                      : 1 << 22);
+  return queries > 1 && keys <= 16 * queries && channels <= 128 &&
+         static_cast<double>(queries) * static_cast<double>(keys) *
+                 static_cast<double>(channels) <=
+             most;
 }
 
 // is_ours() returns whether swamp computes an attention, if libswamp takes its

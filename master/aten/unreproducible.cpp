@@ -166,10 +166,13 @@ void convert(Stack& values, at::ScalarType from, const Convert& to) {
 
 // run_bits() runs an operator that only moves elements on their bits. It
 // returns false if indices are expanded, as PyTorch then moves rows, but not of
-// integers.
+// integers, or if rows are so short that its loop over rows takes longer.
 bool run_bits(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
               Stack* stack, at::ScalarType type) {
+  constexpr std::int64_t kShortRow = 8;
   const std::size_t count = op.schema().arguments().size();
+  const at::Tensor& moved = (*stack)[stack->size() - count].toTensor();
+  if (moved.dim() != 0 && moved.size(-1) < kShortRow) return false;
   for (std::size_t i = stack->size() - count; i < stack->size(); ++i) {
     if (!(*stack)[i].isTensor()) continue;
     const at::Tensor& x = (*stack)[i].toTensor();
@@ -196,7 +199,7 @@ bool run_images(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const c10::IValue* const given = stack->data() + stack->size() - count;
   const at::Tensor grad = given[0].toTensor(), x = given[1].toTensor();
   if (x.dim() < 4 || grad.dim() != x.dim() || x.numel() == 0 ||
-      grad.size(0) != x.size(0) ||
+      grad.size(0) != x.size(0) || grad.scalar_type() != x.scalar_type() ||
       x.suggest_memory_format() != at::MemoryFormat::Contiguous) {
     return false;
   }

@@ -390,6 +390,8 @@ TEST(Product, BitsOfScalarLoop) {
       {1, 200, 20, 70},
       {2, 130, 24, 33, columns, columns, rows},
       {1, 140, 9, 66, gaps, rows, gaps},
+      // A unit of one term, which LDM has with other steps.
+      {2, 8, 70, 1, rows, gaps, rows},
       {1, 30, 40, 60, Layout::gathered},
       {2, 15, 70, 302, Layout::gathered, columns, gaps},
       {2, 27, 200, 256, rows, columns},

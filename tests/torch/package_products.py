@@ -153,11 +153,15 @@ for dtype in (torch.bfloat16, torch.float16):
     for call, shapes in ((attended, [(2, 3, 40, 16)] * 3), (attended, [(1, 2, 300, 64)] * 3),
                          (F.conv2d, [(2, 20, 12, 13), (30, 20, 1, 1), (30,)]),
                          (F.conv2d, [(1, 20, 7, 5), (30, 20, 1, 1)]),
+                         (F.conv2d, [(3, 1, 5, 4), (6, 1, 1, 1)]),
+                         (F.conv2d, [(200, 70, 1, 1), (80, 70, 1, 1), (80,)]),
                          (F.conv2d, [(3, 300, 7, 7), (290, 300, 1, 1), (290,)]),
                          (F.conv1d, [(4, 8, 9), (5, 8, 1)]),
                          (F.conv3d, [(2, 8, 3, 4, 5), (5, 8, 1, 1, 1), (5,)])):
         inputs = [(torch.arange(1.0, 1 + torch.Size(s).numel()) * (i + 1)).sin().view(s).to(dtype)
                   for i, s in enumerate(shapes)]
+        if call is F.conv2d and len(shapes) == 2:
+            inputs[1] = inputs[1].to(memory_format=torch.channels_last)
         found = []
         for on in (False, True):
             swamp_torch.enable(half_precision=on)
