@@ -396,7 +396,7 @@ class OneRounding(TestCase):
             torch.manual_seed(3)
             layer = torch.nn.LSTM(9, 12, **options).half().train("dropout" in options)
             wide = copy.deepcopy(layer).float()
-            x = randn(6, 4, 9, dtype=torch.float16)
+            x = randn(16, 4, 9, dtype=torch.float16)
             found = []
             for one, dtype in ((layer, torch.float16), (wide, torch.float32)):
                 use(dtype == torch.float16)
