@@ -105,6 +105,8 @@ struct WideSums {
   static constexpr std::size_t kCount = sizeof...(k);
   VD v[kCount];
 
+  // The implicit one is not of the target.
+  HWY_INLINE WideSums() {}
   HWY_INLINE void clear() { ((v[k] = hn::Zero(DD())), ...); }
   HWY_INLINE void load(const double* chains) {
     ((v[k] = hn::LoadU(DD(), chains + k * kWideLanes)), ...);

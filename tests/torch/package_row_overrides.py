@@ -57,6 +57,15 @@ class Overrides(TestCase):
                             + 1e-3 * EPS[dtype] * c.norm().item() + 1e-6,
                             (message, i))
 
+    def test_bytes_as_classes(self):
+        """As a byte -100, the default of ignore_index, is 156."""
+        use(True)
+        classes = torch.arange(156, 162)
+        for dtype, reduction in product(HALF, ("mean", "sum", "none")):
+            x = randn(6, 1000, dtype=dtype)
+            self.assert_same(F.nll_loss(x, classes.byte(), reduction=reduction),
+                             F.nll_loss(x, classes, reduction=reduction))
+
     def test_large_numbers(self):
         """log_softmax and its gradient keep the log of the sum."""
         swamp_torch.enable(reproducible=True)
