@@ -189,12 +189,14 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
     constexpr std::size_t kFewColumns = 24, kManyRows = 64;
     const bool by_columns = out.column_step != 1 && out.row_step == 1;
     const std::size_t few = slave::kFewProductRows;
-    master::ProductCall transposed = call;
-    transposed.transpose();
-    if (out.rows > few &&
-        (by_columns || out.columns <= few ||
-         (out.rows > kManyRows && out.columns <= kFewColumns &&
-          out.columns <= master::most_few_rows(transposed)))) {
+    const auto are_few = [&] {
+      if (out.columns <= few) return true;
+      if (out.rows <= kManyRows || out.columns > kFewColumns) return false;
+      master::ProductCall transposed = call;
+      transposed.transpose();
+      return out.columns <= master::most_few_rows(transposed);
+    };
+    if (out.rows > few && (by_columns || are_few())) {
       call.transpose();
     }
     if (product_of_few_rows(call)) return;

@@ -26,7 +26,6 @@ std::size_t most_few_rows(const ProductCall& call) {
 bool product_of_few_rows(const ProductCall& call) {
   const Matrices &out = call.out, &a = call.a, &b = call.b, &self = call.self;
   const std::size_t terms = call.terms();
-  const bool in_place = b.column_step == 1;  // rows of b are read as they are
   // The rows are lines, or the columns are.
   const bool is_few = out.rows <= most_few_rows(call) &&
                       terms <= std::size_t{1} << 20 &&
@@ -35,7 +34,8 @@ bool product_of_few_rows(const ProductCall& call) {
   if (!is_few) return false;
   constexpr std::size_t kFewWords = 256;  // of a panel that fits into L1
   const std::size_t width = slave::product_rows_width(out.rows);
-  const bool pairs = call.pairs && !in_place;
+  // Rows of b are read as they are, without pairs.
+  const bool pairs = call.pairs && b.column_step != 1;
   const std::size_t slivers = (out.rows + width - 1) / width,
                     bytes = slivers *
                             slave::product_panel_bytes(terms, width, pairs);

@@ -175,8 +175,8 @@ struct Exponential {
   static HWY_INLINE typename N::V of_result(const N&, typename N::V y) {
     return y;
   }
-  // usual() is of() in fewer operations, of vectors of which all_usual(). Both
-  // have the same bits.
+  // usual() computes of() in fewer operations, with the same bits, for vectors
+  // that pass all_usual().
   static HWY_INLINE bool all_usual(VF x) {
     const DF df;
     return hn::AllTrue(df, hn::Lt(hn::Abs(x), hn::Set(df, kMostSmall)));

@@ -54,10 +54,10 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
       // all at once would keep the loads waiting.
       const std::size_t ahead = w / kLine * kLine + kAhead,
                         first = lane + w / kWords % 2 * (kLanesAtOnce / 2);
-      const auto* next = ahead < words
-                             ? x.at(first, ahead * kWordTerms<Format>)
-                             : x.at(first + kLanesAtOnce,  // the next lanes
-                                    (ahead - words) * kWordTerms<Format>);
+      const auto* next =
+          ahead < words ? x.at(first, ahead * kWordTerms<Format>)
+                        : x.at(first + kLanesAtOnce,  // the next lanes
+                               (ahead - words) * kWordTerms<Format>);
       for (std::size_t v = 0; v < kVectors; ++v) {
         VF word[kWords];
         transposed_lines(x, lane + v * kLanes, w, word);
@@ -271,7 +271,7 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
   const std::size_t out_unit = tile.layout[At::out].unit_step / sizeof *out;
   // Of units whose columns are neighbours in the rows of b, as many at a time
   // as the scratch memory has place for their sums; otherwise one.
-  // Pairs are of a b that main memory has not so, whatever its steps in LDM.
+  // With pairs b is packed, whatever its steps in LDM.
   const bool in_place = terms != 0 && !pairs && b_at.column == 1;
   const bool are_sums_out = self == nullptr && factors.rows == nullptr &&
                             args.alpha == 1 && out_at.column == 1 &&
@@ -307,10 +307,10 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
 #if HWY_TARGET == HWY_AVX3
     if (is_whole && b_at.row == 1 && term == 0) {
       // One vector of two rows has enough sums to hide their latency.
-      const auto rows = height == 1   ? tile.prefetch_bytes != 0
-                                            ? rows_of_words<In, 1, 1>
-                                            : rows_of_words<In, 1, 2>
-                          : height == 2 ? rows_of_words<In, 2, 1>
+      const auto rows = height == 1
+                            ? tile.prefetch_bytes != 0 ? rows_of_words<In, 1, 1>
+                                                       : rows_of_words<In, 1, 2>
+                        : height == 2 ? rows_of_words<In, 2, 1>
                         : height == 4 ? rows_of_words<In, 4, 1>
                                       : rows_of_words<In, 8, 1>;
       term = terms;

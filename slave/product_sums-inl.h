@@ -116,7 +116,7 @@ struct TermsInPlace {
   }
 };
 
-// WordsInPlace is rows of a gathered a of which neither rows nor terms are
+// WordsInPlace reads rows of a gathered a whose rows and terms are not
 // neighbours in memory: word t of row r is rows[r][places[t]].
 struct WordsInPlace {
   static constexpr std::size_t kAtOnce = 1;

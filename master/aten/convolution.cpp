@@ -283,7 +283,10 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
   if (one && fits() && is_by_tiles(*one, call)) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     const bool by_image = has_large_images(call);
-    auto grads = stock({output_mask[0] && !by_image, false, output_mask[2]});
+    std::tuple<Tensor, Tensor, Tensor> grads;
+    if (output_mask[2] || (output_mask[0] && !by_image)) {
+      grads = stock({output_mask[0] && !by_image, false, output_mask[2]});
+    }
     const Tensor grad = grad_output.contiguous();
     if (output_mask[0] && by_image) {
       std::get<0>(grads) =

@@ -360,8 +360,8 @@ at::Tensor bilinear(const at::Tensor& input1, const at::Tensor& input2,
   const at::ScalarType type = input1.scalar_type();
   const bool has_bias = bias.has_value() && bias->defined();
   if (!is_half(type) || !is_switched(type) || !has_product() ||
-      !is_plain(input1, type) ||
-      !is_plain(input2, type) || !is_plain(weight, type) ||
+      !is_plain(input1, type) || !is_plain(input2, type) ||
+      !is_plain(weight, type) ||
       (has_bias && !is_plain(*bias, type)) ||
       is_seen({input1, input2, weight, bias})) {
     return at::compositeimplicitautograd::bilinear(input1, input2, weight,
@@ -441,19 +441,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
       is_layer(x, hx, params, has_biases, layers, bidirectional, batch_first) &&
       x.size(0) * x.size(1) >= kFewRows &&
       (!prefers_tiles(type) || beats_tiles());
-  if (!widens) {
-    return at::compositeimplicitautograd::lstm(x, hx, params, has_biases,
-                                               layers, dropout, train,
-                                               bidirectional, batch_first);
-  }
+  const auto run = [&](const at::Tensor& input, at::TensorList states,
+                       at::TensorList weights) {
+    return at::compositeimplicitautograd::lstm(
+        input, states, weights, has_biases, layers, dropout, train,
+        bidirectional, batch_first);
+  };
+  if (!widens) return run(x, hx, params);
   const auto widened = [](at::TensorList all) {
     std::vector<at::Tensor> wide;
     for (const at::Tensor& one : all) wide.push_back(one.to(at::kFloat));
     return wide;
   };
-  auto [y, h, c] = at::compositeimplicitautograd::lstm(
-      x.to(at::kFloat), widened(hx), widened(params), has_biases, layers,
-      dropout, train, bidirectional, batch_first);
+  const auto [y, h, c] = run(x.to(at::kFloat), widened(hx), widened(params));
   return {y.to(type), h.to(type), c.to(type)};
 }
 

@@ -313,14 +313,13 @@ Tensor nll_loss(const Tensor& x, const Tensor& target,
 Tensor cross_entropy_loss(const Tensor& x, const Tensor& target,
                           const OptionalTensor& weight, std::int64_t reduction,
                           c10::SymInt ignore_index, double label_smoothing) {
-  // So are classes that are not the last dimension, which would be copied.
   const bool is_apart = has_classes_apart(x) && is_plain(target, at::kLong);
   if ((is_apart || is_plain(target, x.scalar_type())) &&
       is_widened(x, target, weight)) {
     return at::compositeimplicitautograd::cross_entropy_loss_symint(
                x.to(at::kFloat), is_apart ? target : target.to(at::kFloat),
-               widened(weight),
-               reduction, std::move(ignore_index), label_smoothing)
+               widened(weight), reduction, std::move(ignore_index),
+               label_smoothing)
         .to(x.scalar_type());
   }
   // PyTorch's own kernel refuses a weight of another dtype.

@@ -192,7 +192,7 @@ bool run_bits(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 
 // run_images() runs an operator that computes the gradient of images from that
 // of others on slices of float32 copies. It returns false if it can't, or if
-// the channels are last, of which PyTorch's of 16 bits is fast.
+// the channels are last, where PyTorch's 16-bit kernel is fast.
 bool run_images(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                 Stack* stack) {
   const std::size_t count = op.schema().arguments().size();
