@@ -380,7 +380,7 @@ class Layers(TestCase):
 
     def test_no_tokens(self):
         """Gradients are zero, also of a model with a token before."""
-        compiled_recipes = a_fifth(RECIPES, 1)
+        compiled_recipes = RECIPES[1::5]  # the others are compiled with tokens
         for recipe in RECIPES:
             name, options, _ = recipe
             for shape in ((0, WIDTH), (2, 0, WIDTH)):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 
-from support import PATH, TestCase, main, on_threads, python  # first: for python()
+from support import CI, PATH, TestCase, main, on_threads, python  # first: for python()
 import package_channels
 import package_convolution
 from half_precision import CALLS, integers
@@ -73,14 +73,16 @@ class SameBits(TestCase):
         for isa in swamp_torch.info()["available"]["isa"]:
             if isa not in {**FAST, **SLOW}:
                 continue
+            # Outside of CI only one set of vectors has several numbers of threads.
+            counts = (1, 2, 3) if CI or not found else (2,)
             rows = "t.ROWS + t.LARGE" if isa in FAST else "t.ROWS"
             done = python(
                 f"import sys; sys.path[:0] = [{os.path.dirname(__file__)!r}, {PATH!r}]\n"
                 "import json, package_same_bits as t\n"
-                f"print(json.dumps(t.on_threads(lambda: t.digests({rows}), (1, 2, 3))))",
+                f"print(json.dumps(t.on_threads(lambda: t.digests({rows}), {counts})))",
                 SWAMP_ISA=isa, ATEN_CPU_CAPABILITY={**FAST, **SLOW}[isa])
             self.assertEqual(done.returncode, 0, done.stderr)
-            for threads, result in enumerate(json.loads(done.stdout.splitlines()[-1]), 1):
+            for threads, result in zip(counts, json.loads(done.stdout.splitlines()[-1])):
                 for name, digest in result.items():
                     found.setdefault(name, {}).setdefault(digest, []).append((isa, threads))
         self.assertTrue(found)
