@@ -14,7 +14,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -58,9 +57,14 @@ int wait_for(pid_t child, int kill_after_ms,
   while (kill_after_ms >= 0 || interrupt_if) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) return status;
-    if (interrupt_if && interrupt_if()) {
-      kill(child, SIGINT);
-      interrupt_if = {};
+    if (interrupt_if) {
+      kill(child, SIGSTOP);
+      const bool interrupts = interrupt_if();
+      kill(child, SIGCONT);
+      if (interrupts) {
+        kill(child, SIGINT);
+        interrupt_if = {};
+      }
     }
     if (kill_after_ms >= 0 && Clock::now() >= deadline) {
       kill(child, SIGKILL);
@@ -153,7 +157,9 @@ void expect_error(const ProgramResult& result,
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

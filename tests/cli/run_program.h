@@ -43,7 +43,7 @@ std::string output_of(const Words& arguments,
 // run_command() does so with any program, whose path is the first word. A
 // program that still runs after `kill_after_ms` milliseconds is killed
 // (SIGKILL), never if that is negative. When `interrupt_if` first returns true,
-// it is sent SIGINT.
+// it is sent SIGINT; while that is called, it is stopped.
 ProgramResult run_command(const Words& words,
                           const Environment& environment = {},
                           const std::string& out_path = "",

@@ -51,13 +51,16 @@ inline void fill_finite(const Format& format, void* data, std::size_t count,
 // positive.
 inline void fill_ordinary(const Format& format, void* data, std::size_t count,
                           Random& random) {
-  const std::uint64_t step = format.mantissa() + 1;
-  const std::uint64_t one = format.exponent() / 2 / step * step;
+  const std::uint64_t mantissa = format.mantissa(), sign = format.sign();
+  const std::uint64_t step = mantissa + 1;
+  const std::uint64_t first = format.exponent() / 2 / step * step - 4 * step;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t draw = random.next();
-    const std::uint64_t exponent = one + random.below(9) * step - 4 * step;
-    const std::uint64_t sign = draw >> 62 == 0 ? format.sign() : 0;
-    store_bits(format, data, i, sign | exponent | (draw & format.mantissa()));
+    const std::uint64_t exponent = first + random.below(9) * step;
+    // A factor, because processors cannot predict the sign.
+    const std::uint64_t is_negative = draw >> 62 == 0 ? 1 : 0;
+    store_bits(format, data, i,
+               is_negative * sign | exponent | (draw & mantissa));
   }
 }
 

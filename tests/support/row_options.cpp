@@ -199,16 +199,8 @@ void pointwise_functions(SeededCall& c, std::size_t variant) {
   pointwise(x, c.over(z), options, c.machine);
 }
 
-// Sums of rows and of columns, BatchNorm, also of channels that are last, and
-// GroupNorm with two groups or as many as channels.
-void channel_rows(SeededCall& c, std::size_t variant) {
-  Matrix x = c.matrix(), gradient = c.matrix();
-  const bool is_last = variant == 0;
-  if (is_last) {  // the positions of a channel must fit into LDM
-    for (Matrix* const matrix : {&x, &gradient}) {
-      std::swap(matrix->rows, matrix->columns);
-    }
-  }
+// Sums and extremes of rows, and sums of columns.
+void sums_of_rows(SeededCall& c, const Matrix& x, const Matrix& gradient) {
   const Tensor all{x.data, x.rows * x.columns, x.dtype};
   auto* sums = c.result<double>(3 * x.rows + x.columns);
   for (const void* factor :
@@ -223,18 +215,30 @@ void channel_rows(SeededCall& c, std::size_t variant) {
   sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
       gradient.data, &limit);
   c.next_call();
-  if (x.dtype != kFloat32) {
-    sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
-        nullptr, nullptr, true);
+  if (x.dtype == kFloat32) return;
+  sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine, nullptr,
+      nullptr, true);
+  c.next_call();
+  sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
+      gradient.data, &limit, true);
+  c.next_call();
+  for (const bool is_smallest : {false, true}) {
+    row_extremes(x, is_smallest, c.result<double>(x.rows), c.machine);
     c.next_call();
-    sum(all, {x.rows, x.columns, 1}, c.result<double>(x.rows), c.machine,
-        gradient.data, &limit, true);
-    c.next_call();
-    for (const bool is_smallest : {false, true}) {
-      row_extremes(x, is_smallest, c.result<double>(x.rows), c.machine);
-      c.next_call();
+  }
+}
+
+// BatchNorm of channels that are last; BatchNorm, with sums; GroupNorm with two
+// groups or as many as channels.
+void channel_rows(SeededCall& c, std::size_t variant) {
+  Matrix x = c.matrix(), gradient = c.matrix();
+  const bool is_last = variant == 0;
+  if (is_last) {  // the positions of a channel must fit into LDM
+    for (Matrix* const matrix : {&x, &gradient}) {
+      std::swap(matrix->rows, matrix->columns);
     }
   }
+  if (variant == 1) sums_of_rows(c, x, gradient);
   ChannelShape shape{x.rows % 3 == 0 ? x.rows / 3 : x.rows, 0};
   if (variant == 2) shape.groups = shape.channels % 2 == 0 ? 2 : 1;
   if (variant == 3) shape.groups = shape.channels;

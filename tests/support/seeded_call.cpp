@@ -19,12 +19,17 @@ const std::vector<std::size_t> kCounts = {0,    1, 7, 100,   8191,
                                           8193, 3, 0, 20001, 66};
 
 // Every count of vectors, batches and their tails, and every pattern of 16
-// bits.
+// bits, in three orders, or one on an emulated CPU.
 constexpr std::size_t kPatterns = 65536;
+#ifdef SWAMP_TEST_EMULATED
+constexpr std::size_t kOrders = 1;
+#else
+constexpr std::size_t kOrders = 3;
+#endif
 std::vector<std::size_t> make_edge_counts() {
   std::vector<std::size_t> counts(201);
   std::iota(counts.begin(), counts.end(), std::size_t{0});
-  counts.insert(counts.end(), 3, kPatterns + 13);
+  counts.insert(counts.end(), kOrders, kPatterns + 13);
   return counts;
 }
 
@@ -75,13 +80,23 @@ bool is_same(const std::byte* data, const std::vector<std::byte>& bytes) {
   return bytes.empty() || std::memcmp(data, bytes.data(), bytes.size()) == 0;
 }
 
+// The bytes between an array and its protected pages. is_kept() returns whether
+// they are unchanged: each is equal to the next one.
+constexpr int kAround = 0xa5;
+bool is_kept(const std::byte* begin, const std::byte* end) {
+  return begin == end ||
+         (*begin == std::byte{kAround} &&
+          std::memcmp(begin, begin + 1,
+                      static_cast<std::size_t>(end - begin) - 1) == 0);
+}
+
 }  // namespace
 
 SeededCall::Array::Array(std::size_t count, std::size_t element_bytes,
                          std::size_t index)
     : pages(std::max<std::size_t>(count * element_bytes, 1)),
       bytes(count * element_bytes) {
-  std::memset(pages.begin(), 0xa5, pages.bytes());
+  std::memset(pages.begin(), kAround, pages.bytes());
   const bool at_end = Random(index).below(2) == 0;
   data = at_end ? pages.end() - bytes : pages.begin();
 }
@@ -103,9 +118,8 @@ void SeededCall::run(Machine& on, bool in_place) {
   next_ = 0;
   one_.run(*this);
   for (const Array& array : arrays_) {
-    const auto is_kept = [](std::byte byte) { return byte == std::byte{0xa5}; };
-    EXPECT_TRUE(std::all_of(array.pages.begin(), array.data, is_kept) &&
-                std::all_of(array.end(), array.pages.end(), is_kept));
+    EXPECT_TRUE(is_kept(array.pages.begin(), array.data) &&
+                is_kept(array.end(), array.pages.end()));
   }
 }
 

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
 #include "master/cli/command.h"
 #include "master/cli/json.h"
@@ -244,7 +243,12 @@ bool read_checkpoint(const std::string& path, std::string& content) {
   if (!file_exists("--checkpoint", path)) return false;
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  content.assign(std::istreambuf_iterator<char>(file), {});
+  content.clear();
+  std::string part(1 << 16, '\0');  // an iterator would read byte by byte
+  while (file.read(part.data(), static_cast<std::streamsize>(part.size())) ||
+         file.gcount() > 0) {
+    content.append(part, 0, static_cast<std::size_t>(file.gcount()));
+  }
   if (!file.is_open() || file.bad()) {
     throw Failure(fmt::format("cannot read: {}", std::strerror(errno)));
   }

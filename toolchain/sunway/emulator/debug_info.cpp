@@ -14,8 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <mutex>
+#include <sstream>
 #include <vector>
 
 namespace swamp::sunway {
@@ -141,8 +141,9 @@ std::uintptr_t program_base() {
 }
 
 std::string program_image() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream image;
+  image << std::ifstream("/proc/self/exe", std::ios::binary).rdbuf();
+  return image.str();
 }
 
 Location locate(const void* pc) {

@@ -423,6 +423,7 @@ void restart_slaves() {
       start_thread(*slave, stack_bytes(all));
       wait_for(slave->ready);
       std::copy(kept.begin(), kept.end(), slave->statics);
+      slave->started = true;
       sem_post(&slave->start);
     }
   }

@@ -179,6 +179,8 @@ struct Slave {
   SlaveFunction function = nullptr;
   void* argument = nullptr;
   int thread_number = 0;  // _MYID
+  // Its thread runs the function, or may in copy mode: see give_turn().
+  bool started = false;
   // The wait of a launched slave. It is set before the thread runs, so that the
   // operating system does not decide which slave is first.
   const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",

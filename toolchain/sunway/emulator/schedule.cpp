@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/report.h"
@@ -73,11 +74,21 @@ Slave* choose_after(const Slave& slave) {
   return next != nullptr ? next : first;
 }
 
+// give_turn() also starts the slave's thread, if this is its first turn: if all
+// threads started at the launch, each would only begin to wait for its turn.
+void give_turn(Slave& slave) {
+  machine().turn = &slave;
+  if (std::exchange(slave.started, true)) {
+    slave.wake.notify_one();
+  } else {
+    sem_post(&slave.start);
+  }
+}
+
 void pass_turn() {
   Machine& all = machine();
   if (all.launch_pending || all.exiting != 0 || all.turn != nullptr) return;
-  all.turn = choose();
-  if (all.turn != nullptr) all.turn->wake.notify_one();
+  if (Slave* const next = choose()) give_turn(*next);
 }
 
 // any_master_runs() returns whether a host thread may still do something.
@@ -149,8 +160,7 @@ bool yield_turn(Slave& slave, bool by_seed) {
   Slave* next = by_seed && all.order.seed > 1 ? choose() : choose_after(slave);
   if (next == nullptr) return false;
   slave.wait = &slave.first_turn;
-  all.turn = next;
-  next->wake.notify_one();
+  give_turn(*next);
   slave.wake.wait(lock, [&] { return all.turn == &slave; });
   slave.wait = nullptr;
   return true;

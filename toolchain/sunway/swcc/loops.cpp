@@ -258,12 +258,48 @@ const pass_data kData = {GIMPLE_PASS,
                          0,
                          0};
 
+// name_sizes() replaces the calls for what lies anywhere, which have the number of
+// bytes as an argument, by those for aligned data of the same size: swcc puts
+// tests before these, and their loops have copies.
+void name_sizes(function* code) {
+  constexpr built_in_function kCalls[2][5] = {
+      {BUILT_IN_TSAN_READ1, BUILT_IN_TSAN_READ2, BUILT_IN_TSAN_READ4,
+       BUILT_IN_TSAN_READ8, BUILT_IN_TSAN_READ16},
+      {BUILT_IN_TSAN_WRITE1, BUILT_IN_TSAN_WRITE2, BUILT_IN_TSAN_WRITE4,
+       BUILT_IN_TSAN_WRITE8, BUILT_IN_TSAN_WRITE16}};
+  basic_block block;
+  FOR_EACH_BB_FN(block, code) {
+    for (gimple_stmt_iterator at = gsi_start_bb(block); !gsi_end_p(at);
+         gsi_next(&at)) {
+      gimple* const stmt = gsi_stmt(at);
+      if (!is_gimple_call(stmt)) continue;
+      const tree function = gimple_call_fndecl(stmt);
+      if (function == NULL_TREE) continue;
+      const bool writes =
+          fndecl_built_in_p(function, BUILT_IN_TSAN_WRITE_RANGE);
+      if (!writes && !fndecl_built_in_p(function, BUILT_IN_TSAN_READ_RANGE)) {
+        continue;
+      }
+      const tree bytes = gimple_call_arg(stmt, 1);
+      const int size = integer_pow2p(bytes) ? tree_log2(bytes) : -1;
+      if (size < 0 || size > 4) continue;
+      gcall* const call =
+          gimple_build_call(builtin_decl_implicit(kCalls[writes][size]), 1,
+                            gimple_call_arg(stmt, 0));
+      gimple_set_location(call, gimple_location(stmt));
+      gimple_move_vops(call, stmt);
+      gsi_replace(&at, call, false);
+    }
+  }
+}
+
 class LoopPass : public gimple_opt_pass {
  public:
   explicit LoopPass(gcc::context* context) : gimple_opt_pass(kData, context) {}
   opt_pass* clone() override { return new LoopPass(m_ctxt); }
   bool gate(function*) override { return optimize > 0 && !optimize_debug; }
   unsigned execute(function* code) override {
+    name_sizes(code);
     loop_optimizer_init(LOOPS_NORMAL | LOOPS_HAVE_RECORDED_EXITS);
     if (number_of_loops(code) > 1) {
       scev_initialize();

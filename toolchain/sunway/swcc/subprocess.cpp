@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 extern char** environ;
 
@@ -124,7 +124,9 @@ bool file_exists(const std::string& name) {
 std::string read_file(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
   if (!file) fail(name + ": cannot read: " + std::strerror(errno));
-  return std::string((std::istreambuf_iterator<char>(file)), {});
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
 }
 
 void write_file(const std::string& name, const std::string& content) {

@@ -24,8 +24,10 @@ void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
               bool is_volatile = false) {
   Slave* slave = self();
   if (slave != nullptr && slave->observer) {
+    SlaveCheck& check = *check_of(*slave);
+    if (!is_volatile && check.needs_no_check(address, bytes)) return;
     if (!slave->in_ldm(address, bytes)) slave->counters.load(bytes);
-    check_of(*slave)->read(address, bytes, pc, is_volatile);
+    check.read(address, bytes, pc, is_volatile);
   } else if (slave == nullptr) {
     swamp::sunway::check::master_reads(address, bytes, pc, is_volatile);
   }
@@ -34,8 +36,10 @@ void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
                bool is_volatile = false) {
   Slave* slave = self();
   if (slave != nullptr && slave->observer) {
+    SlaveCheck& check = *check_of(*slave);
+    if (!is_volatile && check.needs_no_check(address, bytes)) return;
     if (!slave->in_ldm(address, bytes)) slave->counters.store(bytes);
-    check_of(*slave)->write(address, bytes, pc, is_volatile);
+    check.write(address, bytes, pc, is_volatile);
   } else if (slave == nullptr) {
     swamp::sunway::check::master_stores(address, bytes, pc, is_volatile);
   }

@@ -95,6 +95,16 @@ class SlaveCheck final : public SlaveObserver {
   void main_allocated(const void* memory, std::size_t bytes);
   void main_freed(const void* memory, std::size_t bytes);
 
+  // needs_no_check() is the test that swcc puts before accesses of up to 16
+  // bytes, for any number of bytes.
+  bool needs_no_check(const volatile void* address,
+                      std::size_t bytes) const noexcept {
+    const auto* begin =
+        static_cast<const std::byte*>(const_cast<const void*>(address));
+    return fast_.limit != 0 && slave_.in_ldm(address, bytes) &&
+           !Shadow::has(begin, bytes, ~0u);
+  }
+
   // Every load and store of the slave's own instructions, except those that
   // the fast path handles.
   void read(const volatile void* address, std::size_t bytes, const void* pc,
