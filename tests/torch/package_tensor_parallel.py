@@ -1,6 +1,6 @@
 """swamp_torch.tensor_parallel over gloo with 2 and 4 ranks: a small LLaMA of DTensors
-has the bits of one process, forward, gradients and weights, for 5 steps.
-vocab_parallel_cross_entropy() against float64, Megatron-LM's formula and, with
+has the bits of one process, forward, gradients and weights, for 20 steps (5 outside of
+CI). vocab_parallel_cross_entropy() against float64, Megatron-LM's formula and, with
 support.has_megatron(), its function."""
 
 import inspect
@@ -19,7 +19,7 @@ from swamp_torch import functional as S, tensor_parallel
 
 F = torch.nn.functional
 DTYPES = (*HALF, torch.float32)
-WIDTH, HEAD, INNER, CLASSES, TOKENS, STEPS = 64, 16, 96, 101, 70, 5
+WIDTH, HEAD, INNER, CLASSES, TOKENS, STEPS = 64, 16, 96, 101, 70, 20 if CI else 5
 COLUMNS, ROWS = tensor_parallel.ColwiseParallel(), tensor_parallel.RowwiseParallel()
 PLAN = {"q": COLUMNS, "k": COLUMNS, "v": COLUMNS, "o": ROWS, "gate": COLUMNS,
         "up": COLUMNS, "down": ROWS}
