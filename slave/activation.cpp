@@ -86,41 +86,43 @@ HWY_INLINE void compute(const VF (&in)[kIn], VF (&out)[kOut],
 }
 
 // Value is y = f(x), times up if there is one.
-template <class Function, bool kHasUp>
+template <class Function>
 struct Value {
   using At = ActivationOperand;
   static constexpr int kIn = 2, kOut = 1;  // the operands; first the inputs
   static constexpr int kUp = At::up;
-  static constexpr bool kHasFactor = kHasUp, kDouble = kIsDouble<Function>;
+  static constexpr bool kDouble = kIsDouble<Function>;
   template <class N>
   static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
-                                 const typename N::V* in, typename N::V* out) {
-    if constexpr (kHasUsual<Function> && !kHasUp &&
-                  sizeof(typename N::T) == 4) {
-      if (HWY_LIKELY(Function::all_usual(in[At::x]))) {
+                                 bool has_up, const typename N::V* in,
+                                 typename N::V* out) {
+    if constexpr (kHasUsual<Function> && sizeof(typename N::T) == 4) {
+      if (HWY_LIKELY(!has_up && Function::all_usual(in[At::x]))) {
         out[0] = Function::usual(in[At::x]);
         return false;
       }
     }
     out[0] = Function::of(n, args, in[At::x]).value;
-    if constexpr (kHasUp) out[0] = n.mul(out[0], in[At::up]);
+    if (has_up) out[0] = n.mul(out[0], in[At::up]);
     return true;
   }
 };
 
 // Gradient is dx and, with a gate, dup.
-template <class Function, bool kHasUp>
+template <class Function>
 struct Gradient {
   using At = ActivationBackwardOperand;
-  static constexpr int kIn = 3, kOut = kHasUp ? 2 : 1;
+  static constexpr int kIn = 3, kOut = 2;
   static constexpr int kUp = At::up;
-  static constexpr bool kHasFactor = kHasUp, kDouble = kIsDouble<Function>;
+  static constexpr bool kDouble = kIsDouble<Function>;
   template <class N>
   static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
-                                 const typename N::V* in, typename N::V* out) {
+                                 bool has_up, const typename N::V* in,
+                                 typename N::V* out) {
     const auto f = Function::of(n, args, in[At::x]);
     auto gradient = in[At::gradient];
-    if constexpr (kHasUp) {
+    out[1] = gradient;
+    if (has_up) {
       out[1] = n.mul(gradient, f.value);
       gradient = n.mul(gradient, in[At::up]);
     }
@@ -129,7 +131,8 @@ struct Gradient {
   }
 };
 
-// Batch is the elements that are computed at once.
+// Batch is the elements that are computed at once. An operand that is null is
+// neither read nor written.
 template <class Format, class Formula>
 struct Batch {
   using Element = typename Format::Element;
@@ -141,34 +144,37 @@ struct Batch {
 
   static HWY_INLINE void compute(const ActivationArgs& args,
                                  Element* const* at) {
+    const DF df;
+    const bool has_up = at[Formula::kUp] != nullptr;
     const auto values = [&](const auto& in, auto& out) HWY_ATTR {
       HWY_NAMESPACE::compute<kIsWide>(
           in, out, [&](const auto& n, const auto& from, auto& to) HWY_ATTR {
-            return Formula::compute(n, args, from, to);
+            return Formula::compute(n, args, has_up, from, to);
           });
     };
     VF in[Formula::kIn], out[Formula::kOut];
     if constexpr (kIsPair) {
       VF odd_in[Formula::kIn], odd_out[Formula::kOut];
       for (int s = 0; s < Formula::kIn; ++s) {
-        if (s == Formula::kUp && !Formula::kHasFactor) continue;
+        in[s] = odd_in[s] = hn::Zero(df);
+        if (at[s] == nullptr) continue;
         const Pairs both = Pairs::load(at[s]);
         in[s] = both.even, odd_in[s] = both.odd;
       }
       values(in, out);
       values(odd_in, odd_out);
       for (int s = 0; s < Formula::kOut; ++s) {
+        if (at[Formula::kIn + s] == nullptr) continue;
         Pairs{out[s], odd_out[s]}.template store<false, true>(
             at[Formula::kIn + s]);
       }
     } else {
-      const DF df;
       for (int s = 0; s < Formula::kIn; ++s) {
-        if (s == Formula::kUp && !Formula::kHasFactor) continue;
-        in[s] = Format::load(df, at[s]);
+        in[s] = at[s] == nullptr ? hn::Zero(df) : Format::load(df, at[s]);
       }
       values(in, out);
       for (int s = 0; s < Formula::kOut; ++s) {
+        if (at[Formula::kIn + s] == nullptr) continue;
         store_as<Format>(df, out[s], std::false_type(), at[Formula::kIn + s]);
       }
     }
@@ -191,7 +197,7 @@ HWY_INLINE void compute_row(const ActivationArgs& args,
   for (std::size_t i = 0; i < count; i += kStep) {
     const std::size_t here = count - i < kStep ? count - i : kStep;
     for (int s = 0; s < kOperands; ++s) {
-      if (s == Formula::kUp && !Formula::kHasFactor) continue;
+      if (operands[s] == nullptr) continue;
       at[s] = operands[s] + i;
       if (s < kIn) prefetch(at[s], kStep, tile.prefetch_bytes);
       if (HWY_UNLIKELY(here < kStep)) {
@@ -205,6 +211,7 @@ HWY_INLINE void compute_row(const ActivationArgs& args,
     Here::compute(args, at);
     if (HWY_UNLIKELY(here < kStep)) {
       for (int s = kIn; s < kOperands; ++s) {
+        if (operands[s] == nullptr) continue;
         std::memcpy(operands[s] + i, copies[s], here * sizeof(Element));
       }
     }
@@ -244,27 +251,17 @@ template <class Format>
 HWY_INLINE void activation(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
   with_activation(args, false, [&](auto function) HWY_ATTR {
-    using Function = decltype(function);
-    if (tile.operands[ActivationOperand::up] != nullptr) {
-      compute_tile<Format, Value<Function, true>>(args, tile);
-    } else {
-      compute_tile<Format, Value<Function, false>>(args, tile);
-    }
+    compute_tile<Format, Value<decltype(function)>>(args, tile);
   });
 }
 
 template <class Format>
 HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
-  using At = ActivationBackwardOperand;
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
-  const bool of_result = tile.operands[At::up] == nullptr;
+  const bool of_result =
+      tile.operands[ActivationBackwardOperand::up] == nullptr;
   with_activation(args, of_result, [&](auto function) HWY_ATTR {
-    using Function = decltype(function);
-    if (of_result) {
-      compute_tile<Format, Gradient<Function, false>>(args, tile);
-    } else {
-      compute_tile<Format, Gradient<Function, true>>(args, tile);
-    }
+    compute_tile<Format, Gradient<decltype(function)>>(args, tile);
   });
 }
 
