@@ -92,6 +92,8 @@ struct Value {
   static constexpr int kIn = 2, kOut = 1;  // the operands; first the inputs
   static constexpr int kUp = At::up;
   static constexpr bool kDouble = kIsDouble<Function>;
+  // Whether operand s exists.
+  static constexpr bool has(int s, bool has_up) { return s != kUp || has_up; }
   template <class N>
   static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
                                  bool has_up, const typename N::V* in,
@@ -115,6 +117,9 @@ struct Gradient {
   static constexpr int kIn = 3, kOut = 2;
   static constexpr int kUp = At::up;
   static constexpr bool kDouble = kIsDouble<Function>;
+  static constexpr bool has(int s, bool has_up) {
+    return (s != kUp && s != At::dup) || has_up;
+  }
   template <class N>
   static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
                                  bool has_up, const typename N::V* in,
@@ -131,8 +136,8 @@ struct Gradient {
   }
 };
 
-// Batch is the elements that are computed at once. An operand that is null is
-// neither read nor written.
+// Batch is the elements that are computed at once. Whether there is a gate is
+// known at run time, because most functions are never called with one.
 template <class Format, class Formula>
 struct Batch {
   using Element = typename Format::Element;
@@ -142,10 +147,9 @@ struct Batch {
       kInPairs && std::is_same_v<Format, BFloat16> && !kIsWide;
   static constexpr std::size_t kStep = kIsPair ? Pairs::kStep : kLanes;
 
-  static HWY_INLINE void compute(const ActivationArgs& args,
+  static HWY_INLINE void compute(const ActivationArgs& args, bool has_up,
                                  Element* const* at) {
     const DF df;
-    const bool has_up = at[Formula::kUp] != nullptr;
     const auto values = [&](const auto& in, auto& out) HWY_ATTR {
       HWY_NAMESPACE::compute<kIsWide>(
           in, out, [&](const auto& n, const auto& from, auto& to) HWY_ATTR {
@@ -157,24 +161,25 @@ struct Batch {
       VF odd_in[Formula::kIn], odd_out[Formula::kOut];
       for (int s = 0; s < Formula::kIn; ++s) {
         in[s] = odd_in[s] = hn::Zero(df);
-        if (at[s] == nullptr) continue;
+        if (!Formula::has(s, has_up)) continue;
         const Pairs both = Pairs::load(at[s]);
         in[s] = both.even, odd_in[s] = both.odd;
       }
       values(in, out);
       values(odd_in, odd_out);
       for (int s = 0; s < Formula::kOut; ++s) {
-        if (at[Formula::kIn + s] == nullptr) continue;
+        if (!Formula::has(Formula::kIn + s, has_up)) continue;
         Pairs{out[s], odd_out[s]}.template store<false, true>(
             at[Formula::kIn + s]);
       }
     } else {
       for (int s = 0; s < Formula::kIn; ++s) {
-        in[s] = at[s] == nullptr ? hn::Zero(df) : Format::load(df, at[s]);
+        in[s] = hn::Zero(df);
+        if (Formula::has(s, has_up)) in[s] = Format::load(df, at[s]);
       }
       values(in, out);
       for (int s = 0; s < Formula::kOut; ++s) {
-        if (at[Formula::kIn + s] == nullptr) continue;
+        if (!Formula::has(Formula::kIn + s, has_up)) continue;
         store_as<Format>(df, out[s], std::false_type(), at[Formula::kIn + s]);
       }
     }
@@ -185,7 +190,7 @@ struct Batch {
 // the last elements, fewer than a batch, are computed in copies, whose other
 // elements hold the first of them again.
 template <class Format, class Formula>
-HWY_INLINE void compute_row(const ActivationArgs& args,
+HWY_INLINE void compute_row(const ActivationArgs& args, bool has_up,
                             typename Format::Element* const* operands,
                             std::size_t count, const Tile& tile) {
   using Element = typename Format::Element;
@@ -197,7 +202,7 @@ HWY_INLINE void compute_row(const ActivationArgs& args,
   for (std::size_t i = 0; i < count; i += kStep) {
     const std::size_t here = count - i < kStep ? count - i : kStep;
     for (int s = 0; s < kOperands; ++s) {
-      if (operands[s] == nullptr) continue;
+      if (!Formula::has(s, has_up)) continue;
       at[s] = operands[s] + i;
       if (s < kIn) prefetch(at[s], kStep, tile.prefetch_bytes);
       if (HWY_UNLIKELY(here < kStep)) {
@@ -208,10 +213,10 @@ HWY_INLINE void compute_row(const ActivationArgs& args,
         at[s] = copies[s];
       }
     }
-    Here::compute(args, at);
+    Here::compute(args, has_up, at);
     if (HWY_UNLIKELY(here < kStep)) {
       for (int s = kIn; s < kOperands; ++s) {
-        if (operands[s] == nullptr) continue;
+        if (!Formula::has(s, has_up)) continue;
         std::memcpy(operands[s] + i, copies[s], here * sizeof(Element));
       }
     }
@@ -224,6 +229,7 @@ template <class Format, class Formula>
 HWY_INLINE void compute_tile(const ActivationArgs& args, const Tile& tile) {
   using Element = typename Format::Element;
   constexpr int kOperands = Formula::kIn + Formula::kOut;
+  const bool has_up = tile.operands[Formula::kUp] != nullptr;
   RowPart part = part_of_rows(tile, args.columns);
   bool is_dense = true;
   for (int s = 0; s < kOperands && part.rows > 1; ++s) {
@@ -243,7 +249,7 @@ HWY_INLINE void compute_tile(const ActivationArgs& args, const Tile& tile) {
         operands[s] += i * tile.layout[s].unit_step / sizeof(Element);
       }
     }
-    compute_row<Format, Formula>(args, operands, part.columns, tile);
+    compute_row<Format, Formula>(args, has_up, operands, part.columns, tile);
   }
 }
 
