@@ -86,41 +86,48 @@ HWY_INLINE void compute(const VF (&in)[kIn], VF (&out)[kOut],
 }
 
 // Value is y = f(x), times up if there is one.
-template <class Function, bool kHasUp>
+template <class Function>
 struct Value {
   using At = ActivationOperand;
   static constexpr int kIn = 2, kOut = 1;  // the operands; first the inputs
   static constexpr int kUp = At::up;
-  static constexpr bool kHasFactor = kHasUp, kDouble = kIsDouble<Function>;
+  static constexpr bool kDouble = kIsDouble<Function>;
+  // Whether operand s exists.
+  static constexpr bool has(int s, bool has_up) { return s != kUp || has_up; }
   template <class N>
   static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
-                                 const typename N::V* in, typename N::V* out) {
-    if constexpr (kHasUsual<Function> && !kHasUp &&
-                  sizeof(typename N::T) == 4) {
-      if (HWY_LIKELY(Function::all_usual(in[At::x]))) {
+                                 bool has_up, const typename N::V* in,
+                                 typename N::V* out) {
+    if constexpr (kHasUsual<Function> && sizeof(typename N::T) == 4) {
+      if (HWY_LIKELY(!has_up && Function::all_usual(in[At::x]))) {
         out[0] = Function::usual(in[At::x]);
         return false;
       }
     }
     out[0] = Function::of(n, args, in[At::x]).value;
-    if constexpr (kHasUp) out[0] = n.mul(out[0], in[At::up]);
+    if (has_up) out[0] = n.mul(out[0], in[At::up]);
     return true;
   }
 };
 
 // Gradient is dx and, with a gate, dup.
-template <class Function, bool kHasUp>
+template <class Function>
 struct Gradient {
   using At = ActivationBackwardOperand;
-  static constexpr int kIn = 3, kOut = kHasUp ? 2 : 1;
+  static constexpr int kIn = 3, kOut = 2;
   static constexpr int kUp = At::up;
-  static constexpr bool kHasFactor = kHasUp, kDouble = kIsDouble<Function>;
+  static constexpr bool kDouble = kIsDouble<Function>;
+  static constexpr bool has(int s, bool has_up) {
+    return (s != kUp && s != At::dup) || has_up;
+  }
   template <class N>
   static HWY_INLINE bool compute(const N& n, const ActivationArgs& args,
-                                 const typename N::V* in, typename N::V* out) {
+                                 bool has_up, const typename N::V* in,
+                                 typename N::V* out) {
     const auto f = Function::of(n, args, in[At::x]);
     auto gradient = in[At::gradient];
-    if constexpr (kHasUp) {
+    out[1] = gradient;
+    if (has_up) {
       out[1] = n.mul(gradient, f.value);
       gradient = n.mul(gradient, in[At::up]);
     }
@@ -129,7 +136,8 @@ struct Gradient {
   }
 };
 
-// Batch is the elements that are computed at once.
+// Batch is the elements that are computed at once. Whether there is a gate is
+// known at run time, because most functions are never called with one.
 template <class Format, class Formula>
 struct Batch {
   using Element = typename Format::Element;
@@ -139,36 +147,39 @@ struct Batch {
       kInPairs && std::is_same_v<Format, BFloat16> && !kIsWide;
   static constexpr std::size_t kStep = kIsPair ? Pairs::kStep : kLanes;
 
-  static HWY_INLINE void compute(const ActivationArgs& args,
+  static HWY_INLINE void compute(const ActivationArgs& args, bool has_up,
                                  Element* const* at) {
+    const DF df;
     const auto values = [&](const auto& in, auto& out) HWY_ATTR {
       HWY_NAMESPACE::compute<kIsWide>(
           in, out, [&](const auto& n, const auto& from, auto& to) HWY_ATTR {
-            return Formula::compute(n, args, from, to);
+            return Formula::compute(n, args, has_up, from, to);
           });
     };
     VF in[Formula::kIn], out[Formula::kOut];
     if constexpr (kIsPair) {
       VF odd_in[Formula::kIn], odd_out[Formula::kOut];
       for (int s = 0; s < Formula::kIn; ++s) {
-        if (s == Formula::kUp && !Formula::kHasFactor) continue;
+        in[s] = odd_in[s] = hn::Zero(df);
+        if (!Formula::has(s, has_up)) continue;
         const Pairs both = Pairs::load(at[s]);
         in[s] = both.even, odd_in[s] = both.odd;
       }
       values(in, out);
       values(odd_in, odd_out);
       for (int s = 0; s < Formula::kOut; ++s) {
+        if (!Formula::has(Formula::kIn + s, has_up)) continue;
         Pairs{out[s], odd_out[s]}.template store<false, true>(
             at[Formula::kIn + s]);
       }
     } else {
-      const DF df;
       for (int s = 0; s < Formula::kIn; ++s) {
-        if (s == Formula::kUp && !Formula::kHasFactor) continue;
-        in[s] = Format::load(df, at[s]);
+        in[s] = hn::Zero(df);
+        if (Formula::has(s, has_up)) in[s] = Format::load(df, at[s]);
       }
       values(in, out);
       for (int s = 0; s < Formula::kOut; ++s) {
+        if (!Formula::has(Formula::kIn + s, has_up)) continue;
         store_as<Format>(df, out[s], std::false_type(), at[Formula::kIn + s]);
       }
     }
@@ -179,7 +190,7 @@ struct Batch {
 // the last elements, fewer than a batch, are computed in copies, whose other
 // elements hold the first of them again.
 template <class Format, class Formula>
-HWY_INLINE void compute_row(const ActivationArgs& args,
+HWY_INLINE void compute_row(const ActivationArgs& args, bool has_up,
                             typename Format::Element* const* operands,
                             std::size_t count, const Tile& tile) {
   using Element = typename Format::Element;
@@ -191,7 +202,7 @@ HWY_INLINE void compute_row(const ActivationArgs& args,
   for (std::size_t i = 0; i < count; i += kStep) {
     const std::size_t here = count - i < kStep ? count - i : kStep;
     for (int s = 0; s < kOperands; ++s) {
-      if (s == Formula::kUp && !Formula::kHasFactor) continue;
+      if (!Formula::has(s, has_up)) continue;
       at[s] = operands[s] + i;
       if (s < kIn) prefetch(at[s], kStep, tile.prefetch_bytes);
       if (HWY_UNLIKELY(here < kStep)) {
@@ -202,9 +213,10 @@ HWY_INLINE void compute_row(const ActivationArgs& args,
         at[s] = copies[s];
       }
     }
-    Here::compute(args, at);
+    Here::compute(args, has_up, at);
     if (HWY_UNLIKELY(here < kStep)) {
       for (int s = kIn; s < kOperands; ++s) {
+        if (!Formula::has(s, has_up)) continue;
         std::memcpy(operands[s] + i, copies[s], here * sizeof(Element));
       }
     }
@@ -217,6 +229,7 @@ template <class Format, class Formula>
 HWY_INLINE void compute_tile(const ActivationArgs& args, const Tile& tile) {
   using Element = typename Format::Element;
   constexpr int kOperands = Formula::kIn + Formula::kOut;
+  const bool has_up = tile.operands[Formula::kUp] != nullptr;
   RowPart part = part_of_rows(tile, args.columns);
   bool is_dense = true;
   for (int s = 0; s < kOperands && part.rows > 1; ++s) {
@@ -236,7 +249,7 @@ HWY_INLINE void compute_tile(const ActivationArgs& args, const Tile& tile) {
         operands[s] += i * tile.layout[s].unit_step / sizeof(Element);
       }
     }
-    compute_row<Format, Formula>(args, operands, part.columns, tile);
+    compute_row<Format, Formula>(args, has_up, operands, part.columns, tile);
   }
 }
 
@@ -244,27 +257,17 @@ template <class Format>
 HWY_INLINE void activation(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
   with_activation(args, false, [&](auto function) HWY_ATTR {
-    using Function = decltype(function);
-    if (tile.operands[ActivationOperand::up] != nullptr) {
-      compute_tile<Format, Value<Function, true>>(args, tile);
-    } else {
-      compute_tile<Format, Value<Function, false>>(args, tile);
-    }
+    compute_tile<Format, Value<decltype(function)>>(args, tile);
   });
 }
 
 template <class Format>
 HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
-  using At = ActivationBackwardOperand;
   const auto& args = *static_cast<const ActivationArgs*>(arguments);
-  const bool of_result = tile.operands[At::up] == nullptr;
+  const bool of_result =
+      tile.operands[ActivationBackwardOperand::up] == nullptr;
   with_activation(args, of_result, [&](auto function) HWY_ATTR {
-    using Function = decltype(function);
-    if (of_result) {
-      compute_tile<Format, Gradient<Function, false>>(args, tile);
-    } else {
-      compute_tile<Format, Gradient<Function, true>>(args, tile);
-    }
+    compute_tile<Format, Gradient<decltype(function)>>(args, tile);
   });
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "slave/batch-inl.h"
@@ -161,13 +162,12 @@ HWY_NOINLINE void transform(typename Format::Element* x) {
   }
 }
 
-template <class Format, std::uint32_t kRounding, bool kTapered>
-class BlockColumns : public BlockRows<Format, kRounding, kTapered> {
-  using Base = BlockRows<Format, kRounding, kTapered>;
+template <class Format>
+class BlockColumns : public BlockRows<Format> {
+  using Base = BlockRows<Format>;
 
  public:
   using typename Base::At;
-  using typename Base::Codes;
   using typename Base::Element;
 
   HWY_INLINE explicit BlockColumns(const BlockArgs& args) : Base(args) {}
@@ -177,16 +177,15 @@ class BlockColumns : public BlockRows<Format, kRounding, kTapered> {
   using Base::clamps_;
   using Base::column_amax_;
   using Base::column_words_;
-  using Base::encoder_;
   using Base::has_nan_;
   using Base::is_given_;
   using Base::largest_bits_;
   using Base::packed_;
   using Base::raised_bits_;
-  using Base::random_of;
   using Base::seen_;
   using Base::set_given_values;
   using Base::steps_;
+  using Base::with_encoder;
   using Base::x_step_;
   using typename Base::Seen;
 
@@ -251,13 +250,16 @@ class BlockColumns : public BlockRows<Format, kRounding, kTapered> {
       }
     }
     if (codes == nullptr) return;
-    if (HWY_LIKELY(finite)) {
-      cast_columns<true>(part, rows, count, random, index, factors, values,
-                         codes, step);
-    } else {
-      cast_columns<false>(part, rows, count, random, index, factors, values,
-                          codes, step);
-    }
+    with_encoder([&](const auto& encoder) HWY_ATTR {
+      using Codes = std::decay_t<decltype(encoder)>;
+      if (HWY_LIKELY(finite)) {
+        cast_columns<true, Codes>(part, rows, count, random, index, factors,
+                                  values, codes, step);
+      } else {
+        cast_columns<false, Codes>(part, rows, count, random, index, factors,
+                                   values, codes, step);
+      }
+    });
   }
 
   template <bool kSkipNan>
@@ -276,14 +278,14 @@ class BlockColumns : public BlockRows<Format, kRounding, kTapered> {
   }
 
   // The factors and the values of the scales belong to columns.
-  template <bool kFinite>
+  template <bool kFinite, class Codes>
   HWY_NOINLINE void cast_columns(const Element* x, std::size_t rows,
                                  std::size_t count, const std::uint8_t* random,
                                  std::size_t index, const float* factors,
                                  const float* values_of_scales,
                                  std::uint8_t* out, std::size_t step) {
     const DF df;
-    const Codes encoder = encoder_;
+    const Codes encoder{args_.code};
     const VU limit = hn::Set(DU(), kFinite ? largest_bits_ : raised_bits_);
     VF factor[kVectors], scale[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
@@ -294,7 +296,7 @@ class BlockColumns : public BlockRows<Format, kRounding, kTapered> {
       return Format::load(df, x + r * kWidth + v * kLanes);
     };
     const auto bits = [&](std::size_t r, std::size_t v) HWY_ATTR {
-      return random_of(
+      return Base::template random_of<Codes>(
           column_words_,
           random == nullptr ? nullptr : random + r * steps_[At::random],
           v * kLanes, index + r * args_.index_step,
@@ -334,7 +336,8 @@ class BlockColumns : public BlockRows<Format, kRounding, kTapered> {
           bytes[v] = hn::Or(bytes[v], hn::ShiftLeft<4>(codes(r + 1, v)));
         }
       }
-      store_codes<kTapered>(bytes, false, false, out + r / elements * step);
+      store_codes<Codes::kIsTapered>(bytes, false, false,
+                                     out + r / elements * step);
     }
   }
 };

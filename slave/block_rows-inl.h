@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "slave/batch-inl.h"
 #include "slave/block_scales-inl.h"
@@ -38,22 +39,22 @@ struct BlockFactors {
   float factors[kGroup + kLanes], values[kGroup + kLanes];
 };
 
-template <class Format, std::uint32_t kRounding, bool kTapered>
+template <class Format>
 class BlockRows {
  public:
   using At = BlockOperand;
   using Element = typename Format::Element;
-  using Codes = Encoder<kRounding, kTapered>;
 
   HWY_INLINE explicit BlockRows(const BlockArgs& args)
       : args_(args),
-        encoder_{args.code},
         row_words_(args.code.key),
         column_words_(args.column_key),
         largest_bits_(float_to_bits(args.largest)),
-        raised_bits_(kRaises && args.rule == BlockRule::microxcaling
-                         ? microxcaling_raised_bits(args.code)
-                         : ~0u),
+        raised_bits_(
+            sizeof(Element) == 4 && args.rule == BlockRule::microxcaling &&
+                    args.code.tapered == 0 && args.code.rounding != kStochastic
+                ? microxcaling_raised_bits(args.code)
+                : ~0u),
         clamps_(args.code.overflow == args.code.largest && raised_bits_ == ~0u),
         packed_(args.code.elements == 2),
         is_given_(args.rule == BlockRule::given) {
@@ -81,15 +82,31 @@ class BlockRows {
                                              : form_bytes(args_.code, count);
   }
 
+  // with_encoder() calls body(encoder) with the Encoder of the arguments: the
+  // functions that convert elements are compiled for each.
+  template <class Body>
+  HWY_INLINE void with_encoder(const Body& body) const {
+    const QuantizeArgs& code = args_.code;
+    if (code.tapered != 0) return body(Encoder<kNearestAway, true>{code});
+    if (code.rounding == kNearestEven) {
+      return body(Encoder<kNearestEven, false>{code});
+    }
+    if (code.rounding == kNearestAway) {
+      return body(Encoder<kNearestAway, false>{code});
+    }
+    body(Encoder<kStochastic, false>{code});
+  }
+
   // Whether x * factor may be the number that microxcaling rounds up. Elements
   // of 16 bits have too few mantissa bits.
-  static constexpr bool kRaises =
-      sizeof(Element) == 4 && kRounding != kStochastic && !kTapered;
+  template <class Codes>
+  static constexpr bool kRaises = sizeof(Element) == 4 && !Codes::kIsStochastic
+                                  && !Codes::kIsTapered;
 
   // codes_of() is the codes of x * factor. If kFinite, no x is inf or nan, no
   // factor is, and larger numbers become the largest one, `limit`. If
   // not, `limit` is the number that is rounded up.
-  template <bool kFinite>
+  template <bool kFinite, class Codes>
   static HWY_INLINE VU codes_of(const Codes encoder, VU limit, VF x, VF factor,
                                 VU random) {
     const VU x_bits = hn::BitCast(DU(), x);
@@ -99,7 +116,7 @@ class BlockRows {
       return encoder.signed_code(encoder.magnitude_code(bits, random), x_bits);
     }
     VU code = encoder.magnitude_code(bits, random);
-    if (kRaises) {
+    if (kRaises<Codes>) {
       code = hn::Add(
           code, hn::IfThenElseZero(hn::Eq(bits, limit), hn::Set(DU(), 1u)));
     }
@@ -108,7 +125,7 @@ class BlockRows {
   }
 
   // value_of() is the value of such a code times its scale.
-  template <bool kFinite>
+  template <bool kFinite, class Codes>
   static HWY_INLINE VF value_of(const Codes encoder, VU raised, VF x, VF factor,
                                 VF scale, VU random, Seen& seen) {
     const DU du;
@@ -116,7 +133,7 @@ class BlockRows {
     const VU bits = magnitude(hn::Mul(x, factor));
     const VU largest = hn::Set(du, encoder.args.largest_bits);
     VU rounded = encoder.magnitude_bits(bits, random);
-    if (!kFinite && kRaises) {
+    if (!kFinite && kRaises<Codes>) {
       const std::uint32_t least =
           encoder.args.least_exponent - encoder.args.mantissa_bits;
       rounded = hn::IfThenElse(hn::Eq(bits, raised), hn::Set(du, least << 23),
@@ -150,12 +167,13 @@ class BlockRows {
     return value;
   }
 
+  template <class Codes>
   HWY_INLINE VU random_of(const RandomWords& words, const std::uint8_t* bytes,
                           std::size_t i, std::size_t index,
                           std::size_t count) const {
     const DU du;
     const hn::Rebind<std::uint8_t, DF> d8;
-    if (kRounding != kStochastic) return hn::Zero(du);
+    if (!Codes::kIsStochastic) return hn::Zero(du);
     if (bytes == nullptr) {
       return hn::ShiftRight<24>(
           words.first(static_cast<std::uint32_t>(index + i)));
@@ -166,13 +184,13 @@ class BlockRows {
   }
 
   // cast() converts the elements of blocks; packed codes are packed if `pack`.
-  template <bool kFinite>
+  template <bool kFinite, class Codes>
   HWY_NOINLINE void cast(const Element* x, std::size_t count,
                          const std::uint8_t* random, std::size_t index,
                          const BlockFactors& blocks, bool pack,
                          std::uint8_t* out) {
     const DF df;
-    const Codes encoder = encoder_;
+    const Codes encoder{args_.code};
     const VU limit = hn::Set(DU(), kFinite ? largest_bits_ : raised_bits_);
     const int shift = shift_;
     const float* const factors = blocks.factors;
@@ -203,7 +221,7 @@ class BlockRows {
         }
       }
       const auto random_at = [&](std::size_t at) HWY_ATTR {
-        return random_of(row_words_, bytes, at, index + i, kLanes);
+        return random_of<Codes>(row_words_, bytes, at, index + i, kLanes);
       };
       for (std::size_t j = 0; j < length; j += kWidth) {
         std::uint8_t* const to_j = to + bytes_of(j, pack);
@@ -215,7 +233,8 @@ class BlockRows {
                 encoder, limit, Format::load(df, from + at),
                 hn::Set(df, factors[(i + at) >> shift]), random_at(at));
           }
-          store_codes<kTapered>(vectors, pack, stream && is_whole, to_j);
+          store_codes<Codes::kIsTapered>(vectors, pack, stream && is_whole,
+                                         to_j);
           continue;
         }
         VF values[kVectors];
@@ -237,11 +256,14 @@ class BlockRows {
                        const std::uint8_t* random, std::size_t index,
                        const BlockFactors& blocks, bool pack,
                        std::uint8_t* out) {
-    if (HWY_LIKELY(finite)) {
-      cast<true>(x, count, random, index, blocks, pack, out);
-    } else {
-      cast<false>(x, count, random, index, blocks, pack, out);
-    }
+    with_encoder([&](const auto& encoder) HWY_ATTR {
+      using Codes = std::decay_t<decltype(encoder)>;
+      if (HWY_LIKELY(finite)) {
+        cast<true, Codes>(x, count, random, index, blocks, pack, out);
+      } else {
+        cast<false, Codes>(x, count, random, index, blocks, pack, out);
+      }
+    });
   }
 
   // choose() replaces the bits of `count` largest magnitudes by the scales, and
@@ -331,7 +353,6 @@ class BlockRows {
   std::size_t x_step_ = 0;  // elements from row to row
   // Bytes from line to line of each operand.
   std::size_t steps_[At::count] = {};
-  Codes encoder_;
   RandomWords row_words_, column_words_;
   std::uint32_t largest_bits_, raised_bits_;
   bool clamps_;  // codes_of<true>() may compute finite blocks

@@ -28,6 +28,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define SWAMP_CONVERTS_FLOAT16 0
 #endif
 
+// SWAMP_VECTOR_INLINE is HWY_INLINE if vectors have several elements. Of single
+// ones, unrolled loops have so many that what they inline takes long to compile.
+#undef SWAMP_VECTOR_INLINE
+#if HWY_TARGET == HWY_SCALAR
+#define SWAMP_VECTOR_INLINE HWY_NOINLINE
+#else
+#define SWAMP_VECTOR_INLINE HWY_INLINE
+#endif
+
 // Narrow is the numbers of a format of Specials::ieee or nan, with fewer than 8
 // exponent bits, that its conversions need.
 template <ScalarType kType>
@@ -55,7 +64,7 @@ struct Narrow {
 // widen_bits() widens numbers of a format, as element::Float8 does; in one with
 // inf, a nan keeps its payload.
 template <ScalarType kType, class DF>
-HWY_INLINE hn::Vec<DF> widen_bits(DF df,
+SWAMP_VECTOR_INLINE hn::Vec<DF> widen_bits(DF df,
                                   hn::Vec<hn::RebindToUnsigned<DF>> numbers) {
   using N = Narrow<kType>;
   const hn::RebindToSigned<DF> di;
@@ -109,8 +118,8 @@ HWY_INLINE hn::Vec<DI> truncate(DI di, VF value) {
 // round_bits() rounds to nearest, ties to even, in integer arithmetic, to the
 // bits of a format.
 template <ScalarType kType, class DF>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bits(DF df,
-                                                        hn::Vec<DF> value) {
+SWAMP_VECTOR_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bits(
+    DF df, hn::Vec<DF> value) {
   using N = Narrow<kType>;
   const hn::RebindToUnsigned<DF> du;
   const hn::RebindToSigned<DF> di;

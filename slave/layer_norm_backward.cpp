@@ -2,6 +2,7 @@
 // Highway.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "slave/kernel_table.h"
 #include "slave/row_args.h"
@@ -301,10 +302,12 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   const auto run = [&](auto has_weight) HWY_ATTR {
     constexpr bool kWeight = decltype(has_weight)::value;
+    // Without a weight its format makes no difference.
+    using W = std::conditional_t<kWeight, Weight, Format>;
     if (tile.pass == Pass::rows) {
-      backward_rows<Format, Weight, kWeight, kMean>(args, tile);
+      backward_rows<Format, W, kWeight, kMean>(args, tile);
     } else {
-      backward_pass<Format, Weight, kWeight, kMean>(args, tile);
+      backward_pass<Format, W, kWeight, kMean>(args, tile);
     }
   };
   if (tile.operands[NormBackwardOperand<kMean>::weight] != nullptr) {

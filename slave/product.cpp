@@ -65,8 +65,12 @@ struct Product {
   // Of a gathered a: whether it is packed, or read in place, where its rows or
   // its terms are neighbours in memory or single words are taken; the places of
   // words, and the least exponent of pairs.
-  enum class Neighbours { packed, rows, terms, words } neighbours =
-      Neighbours::packed;
+  enum class Neighbours {
+    packed,
+    rows,
+    terms,
+    words
+  } neighbours = Neighbours::packed;
   const std::size_t* places = nullptr;
   std::uint32_t least = 0;
 
@@ -104,15 +108,12 @@ struct Product {
     places = memory;
     if constexpr (std::is_same<In, Float32>::value) {
       neighbours = neighbours_of_floats(memory);
-    } else if constexpr (kHasPairs) {
+    } else if constexpr (kMayBePairs<In>) {
       if (pairs && find_pairs(memory, tile.count)) {
         neighbours = Neighbours::terms;
       }
     }
   }
-
-  static constexpr bool kHasPairs =
-      HWY_TARGET == HWY_AVX3 && std::is_same<In, BFloat16>::value;
 
   // for_runs() calls visit(t, place) for the first of each `step` terms.
   template <class Visit>
@@ -251,7 +252,7 @@ struct Product {
       const std::size_t words = pairs ? t / 2 : t, step = (term + t) / most;
       add_words(
           height,
-          Packed{exponent_of(sliver), a_words + words * a_step, a_step, 0},
+          Packed<In>{exponent_of(sliver), a_words + words * a_step, a_step, 0},
           {panel, 0}, panel, words_of(panel) + words * kProductLanes,
           std::min(most, terms - t), pairs, {nullptr, kProductLanes}, chain);
       float b_factors[kProductLanes] = {};
@@ -331,23 +332,23 @@ struct Product {
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
       // Inlined: what is passed in memory waits for stores of the tile before.
-      const auto add = [&](const auto& target)
-                           HWY_ATTR __attribute__((always_inline)) {
-        const auto add_of = [&](const auto& left)
-                                HWY_ATTR __attribute__((always_inline)) {
+      const auto add = [&](const auto& target) HWY_ATTR
+          __attribute__((always_inline)) {
+        const auto add_of = [&](const auto& left) HWY_ATTR
+            __attribute__((always_inline)) {
           add_words(height, left, ahead, panel, words_of(panel), terms, pairs,
                     from, target);
         };
         const std::size_t at = first + row + r;
-        if constexpr (std::is_same<In, Float32>::value || kHasPairs) {
+        if constexpr (std::is_same<In, Float32>::value || kMayBePairs<In>) {
           if (neighbours == Neighbours::terms) {
             const std::byte* rows_of_a[kRows];
             for (std::size_t i = 0; i < height; ++i) {
               rows_of_a[i] = reinterpret_cast<const std::byte*>(
                   a + args.row_runs.place(at + i));
             }
-            return add_of(TermsInPlace<kHasPairs>{
-                least, rows_of_a, places + term / (kHasPairs ? 4 : 2)});
+            return add_of(TermsInPlace<In>{
+                least, rows_of_a, places + term / (kMayBePairs<In> ? 4 : 2)});
           }
         }
         if constexpr (std::is_same<In, Float32>::value) {
@@ -363,7 +364,7 @@ struct Product {
             return add_of(WordsInPlace{0, rows_of_a, places + term});
           }
         }
-        add_of(Packed{exponent_of(sliver), words, sliver_step, a_ahead});
+        add_of(Packed<In>{exponent_of(sliver), words, sliver_step, a_ahead});
       };
       if (args.scale_terms != 0 && terms != 0) {
         add_scaled(height, sliver, words, sliver_step, panel, row + r, column,

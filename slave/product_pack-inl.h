@@ -137,8 +137,8 @@ HWY_INLINE std::uint32_t pack_pairs(const Source<BFloat16>& x,
 
 // pack_panel() packs a source of `width` lanes at `panel` and returns its end.
 template <class Format>
-HWY_INLINE std::byte* pack_panel(const Source<Format>& x, std::size_t width,
-                                 bool pairs, std::byte* panel) {
+HWY_NOINLINE std::byte* pack_panel(const Source<Format>& x, std::size_t width,
+                                   bool pairs, std::byte* panel) {
   auto& head = *reinterpret_cast<ProductPanel*>(panel);
   head = {};  // also what is reserved, which is put to main memory, too
   if constexpr (std::is_same<Format, BFloat16>::value) {

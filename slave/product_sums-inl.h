@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "slave/batch-inl.h"
@@ -37,8 +38,14 @@ constexpr std::size_t kVectors = kLanes * 2 <= kProductLanes ? 2 : 1;
 constexpr std::size_t kRows = kTileRows;
 static_assert(kRows <= kMaxProductRows);
 
+// Whether operands of a format may be packed as pairs.
+template <class Format>
+inline constexpr bool kMayBePairs =
+    HWY_TARGET == HWY_AVX3&& std::is_same<Format, BFloat16>::value;
+
 // A way adds one packed word of a and b to the sums: a term, or a pair.
 using Floats = ByFma;
+#if HWY_TARGET == HWY_AVX3
 struct PairsByFma : ByFma {
   static HWY_INLINE VF add(VF a, VF b, VF sum) {
     const DF df;
@@ -49,7 +56,6 @@ struct PairsByFma : ByFma {
     return exact_fma(df, even_bfloat16(df, x), even_bfloat16(df, y), sum);
   }
 };
-#if HWY_TARGET == HWY_AVX3
 struct PairsByDot : ByFma {
   static HWY_INLINE VF add(VF a, VF b, VF sum) {
     // The intrinsic is not part of this target.
@@ -57,8 +63,6 @@ struct PairsByDot : ByFma {
     return sum;
   }
 };
-#else
-using PairsByDot = PairsByFma;
 #endif
 
 // Target is where a tile goes: rows of sums, or of the result.
@@ -76,8 +80,11 @@ using Sums = Target<Float32>;
 
 // Packed is rows of a in a sliver: word t of row r is words[t * step + r]. With
 // each word a tile prefetches that of the rows after it, `ahead` floats away.
+// kFloats and kPairs tell which words there may be.
+template <class Format>
 struct Packed {
   static constexpr std::size_t kAtOnce = 1;
+  static constexpr bool kFloats = true, kPairs = kMayBePairs<Format>;
   std::uint32_t least_exponent;  // of a ProductPanel
   const float* words;
   std::size_t step, ahead;
@@ -94,9 +101,10 @@ struct Packed {
 // TermsInPlace is rows of a gathered a whose terms are neighbours in memory:
 // two words of row r, from an even t on, are at rows[r] + places[t / 2]. A pair
 // of bfloat16 is a word in memory; of two floats the second comes first.
-template <bool kPairs>
+template <class Format>
 struct TermsInPlace {
   static constexpr std::size_t kAtOnce = 2;
+  static constexpr bool kPairs = kMayBePairs<Format>, kFloats = !kPairs;
   std::uint32_t least_exponent;
   // Read again for each two words: addresses that stay would leave general
   // registers for vector registers, and their way back takes the time of
@@ -120,6 +128,7 @@ struct TermsInPlace {
 // neighbours in memory: word t of row r is rows[r][places[t]].
 struct WordsInPlace {
   static constexpr std::size_t kAtOnce = 1;
+  static constexpr bool kFloats = true, kPairs = false;
   std::uint32_t least_exponent;       // not used
   const float* const volatile* rows;  // as those of TermsInPlace
   const std::size_t* places;
@@ -137,6 +146,7 @@ struct WordsInPlace {
 // lines of main memory that no other tile has read, are prefetched into L2.
 struct RowsInPlace {
   static constexpr std::size_t kAtOnce = 1;
+  static constexpr bool kFloats = true, kPairs = false;
   static constexpr std::size_t kWordsAhead = 8;  // also of `places`
   std::uint32_t least_exponent;                  // not used
   const float* first;
@@ -265,14 +275,23 @@ HWY_INLINE void add_words(std::size_t height, const Left& a, const Ahead& ahead,
                           const std::byte* panel, const float* b,
                           std::size_t terms, bool pairs, const Sums& from,
                           const Target<Format>& to) {
-  if (!pairs) return tiles<Floats>(height, a, ahead, b, terms, from, to);
-  terms = (terms + 1) / 2;
-  if (can_use_dot(a.least_exponent, exponent_of(panel)) &&
-      (from.data == nullptr || !has_small(from, height))) {
-    tiles<PairsByDot>(height, a, ahead, b, terms, from, to);
-  } else {
-    tiles<PairsByFma>(height, a, ahead, b, terms, from, to);
+  (void)panel;
+  if constexpr (Left::kFloats) {
+    if (!Left::kPairs || !pairs) {
+      return tiles<Floats>(height, a, ahead, b, terms, from, to);
+    }
   }
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (Left::kPairs) {
+    terms = (terms + 1) / 2;
+    if (can_use_dot(a.least_exponent, exponent_of(panel)) &&
+        (from.data == nullptr || !has_small(from, height))) {
+      tiles<PairsByDot>(height, a, ahead, b, terms, from, to);
+    } else {
+      tiles<PairsByFma>(height, a, ahead, b, terms, from, to);
+    }
+  }
+#endif
 }
 
 // store_first() stores the first `count` lanes and writes nothing else.
@@ -300,7 +319,7 @@ struct Factors {
 // elements of its columns are neighbours, it is stored column by column: the
 // lines of memory of all columns may evict each other from L1.
 template <class Format>
-HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
+HWY_NOINLINE void finish(const ProductArgs& args, const Sums& sums,
                        std::size_t rows, std::size_t columns,
                        const typename Format::Element* self,
                        const ProductSteps& self_at,

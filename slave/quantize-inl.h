@@ -177,6 +177,8 @@ HWY_INLINE hn::Vec<D16> tapered_codes(D16 d, hn::Vec<D16> numbers) {
 inline constexpr std::uint32_t kPowerOfTwo = ~0u;
 template <std::uint32_t kRounding, bool kTapered>
 struct Encoder {
+  static constexpr bool kIsStochastic = kRounding == kStochastic,
+                        kIsTapered = kTapered;
   QuantizeArgs args;
 
   // Returns the code of |v|, given as float32 bits. If |v| overflows or is nan,

@@ -30,9 +30,9 @@ static_assert(kBlockWidth % kWidth == 0);
 // The most columns of square blocks whose values are computed at once.
 constexpr std::size_t kSquareWidth = kGroup * 16;
 
-template <class Format, std::uint32_t kRounding, bool kTapered>
-class Blocks : public BlockColumns<Format, kRounding, kTapered> {
-  using Base = BlockColumns<Format, kRounding, kTapered>;
+template <class Format>
+class Blocks : public BlockColumns<Format> {
+  using Base = BlockColumns<Format>;
 
  public:
   using typename Base::At;
@@ -320,15 +320,7 @@ template <class Format>
 HWY_INLINE void quantize_blocks(const void* arguments, const Tile& tile,
                                 Result&) {
   const auto& args = *static_cast<const BlockArgs*>(arguments);
-  if (args.code.tapered != 0) {
-    Blocks<Format, kNearestAway, true>(args).run(tile);
-  } else if (args.code.rounding == kNearestEven) {
-    Blocks<Format, kNearestEven, false>(args).run(tile);
-  } else if (args.code.rounding == kNearestAway) {
-    Blocks<Format, kNearestAway, false>(args).run(tile);
-  } else {
-    Blocks<Format, kStochastic, false>(args).run(tile);
-  }
+  Blocks<Format>(args).run(tile);
   if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
 }
 

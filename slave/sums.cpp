@@ -76,14 +76,15 @@ struct Terms {
     return d;
   }
   // add() adds the terms of kWideLanes columns from i on.
-  HWY_INLINE void add(std::size_t i, VD& sum, VD& factor_sum) const {
+  SWAMP_VECTOR_INLINE void add(std::size_t i, VD& sum,
+                               VD& factor_sum) const {
     const VD by = kHasFactor ? load_wide<Format>(factor + i) : hn::Zero(DD());
     sum = hn::Add(sum, term(load_wide<Format>(x + i), by));
     if (kBoth) factor_sum = hn::Add(factor_sum, by);
   }
   // add_first() adds those of `count` columns, and 0, which changes no chain.
-  HWY_INLINE void add_first(std::size_t i, std::size_t count, VD& sum,
-                            VD& factor_sum) const {
+  SWAMP_VECTOR_INLINE void add_first(std::size_t i, std::size_t count, VD& sum,
+                                     VD& factor_sum) const {
     if (count == 0) return;
     const DD dd;
     const hn::Rebind<Element, DD> d;
@@ -161,7 +162,7 @@ struct NarrowTerms {
   const Element* factor;
   float limit;
 
-  HWY_INLINE VF operator()(std::size_t i) const {
+  SWAMP_VECTOR_INLINE VF operator()(std::size_t i) const {
     const DF df;
     const VF value = Format::load(df, x + i);
     if constexpr (!kIsLoss) return value;

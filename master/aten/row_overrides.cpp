@@ -283,7 +283,10 @@ OptionalTensor widened(const OptionalTensor& weight) {
 Tensor nll_loss(const Tensor& x, const Tensor& target,
                 const OptionalTensor& weight, std::int64_t reduction,
                 c10::SymInt ignore_index) {
-  if (!is_widened(x, target, weight)) {
+  // With autocast the kernels that PyTorch's calls widen x, and the loss is
+  // float32.
+  if (!is_widened(x, target, weight) ||
+      at::autocast::is_autocast_enabled(at::kCPU)) {
     return at::compositeimplicitautograd::nll_loss_nd_symint(
         x, target, weight, reduction, std::move(ignore_index));
   }
