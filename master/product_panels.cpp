@@ -267,6 +267,22 @@ struct Panels : ProductCall {
            a.batch_step == 0 && b.batch_step != 0 && b.column_step == 1 &&
            out.column_step == 1;
   }
+  // is_narrow() returns whether the result has so few panels of columns that
+  // packing rows of a takes longer than reading them where they lie: their
+  // terms, if these are neighbours and enough for what a tile begins with, or
+  // rows that are neighbours, whose lines each panel reads again.
+  bool is_narrow() const {
+    constexpr std::size_t kFewPanels = 16, kPanelTerms = 8, kRowPanels = 3;
+    const std::size_t panels = panels_of(out.columns);
+    if (a.dtype != kFloat32 || gather != nullptr || partial_sums != nullptr ||
+        scales.a != nullptr || terms() == 0 || has_many_slaves()) {
+      return false;
+    }
+    return a.column_step == 1 ? terms() % 2 == 0 && panels <= kFewPanels &&
+                                    terms() >= kPanelTerms * panels
+                              : a.row_step == 1 && panels <= kRowPanels &&
+                                    out.rows >= 2 * slave::kMaxProductRows;
+  }
   // is_ragged() returns whether panels of the columns have many unused lanes.
   bool is_ragged() const {
     return panels_of(out.columns) * kProductLanes >=
@@ -519,10 +535,32 @@ struct Panels : ProductCall {
   }
 };
 
+// places_of() returns `count` places that are `step` apart.
+std::vector<std::size_t> places_of(std::size_t count, std::size_t step) {
+  std::vector<std::size_t> places(count);
+  for (std::size_t i = 0; i < count; ++i) places[i] = i * step;
+  return places;
+}
+
 }  // namespace
 
 void product_by_panels(const ProductCall& call) {
   const Panels panels{call};
+  const std::size_t first = 0;
+  if (panels.is_narrow() && !panels.has_shared_left()) {
+    const Matrices& a = call.a;
+    const bool by_term = a.column_step == 1;
+    const auto places = places_of(by_term ? a.rows : a.columns,
+                                  by_term ? a.row_step : a.column_step);
+    const Runs apart{places.data(), 1};
+    const Gather gather = by_term ? Gather{apart, {&first, a.columns}}
+                                  : Gather{{&first, a.rows}, apart};
+    Panels in_place{call};
+    in_place.gather = &gather;
+    if (in_place.fits(in_place.blocks_of_caches())) {
+      return in_place.by_panels();
+    }
+  }
   if (!panels.has_shared_left()) return panels.by_panels();
   // The transposes are products with the same right factor, which is packed
   // once.
@@ -531,11 +569,7 @@ void product_by_panels(const ProductCall& call) {
   const Panels& packed = panels.is_ragged() ? transposed : panels;
   if (call.a.dtype != kFloat32) return packed.by_panels();
   // The kernel reads the rows of the left factors where they lie.
-  std::vector<std::size_t> terms(call.terms());
-  for (std::size_t t = 0; t < terms.size(); ++t) {
-    terms[t] = t * call.b.row_step;
-  }
-  const std::size_t first = 0;
+  const auto terms = places_of(call.terms(), call.b.row_step);
   const Gather gather{{&first, call.out.columns}, {terms.data(), 1}};
   Panels in_place = transposed;
   in_place.gather = &gather;

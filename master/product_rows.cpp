@@ -10,6 +10,25 @@ namespace swamp::master {
 using slave::kProductLanes;
 using slave::ProductArgs;
 
+namespace {
+
+// reads_rows() returns whether the rows of b are read as they are, of a product
+// with so many columns and terms that b's part for some columns stays in the
+// caches, and is not packed for many rows either. Rows at large powers of two
+// share a few sets of a CPU's caches.
+bool reads_rows(const ProductCall& call) {
+  constexpr std::size_t kMostTerms = 512, kBytes = 512;
+  const std::size_t columns = call.out.columns, panels = panels_of(columns);
+  return call.a.dtype == kFloat32 && call.b.column_step == 1 &&
+         call.out.column_step == 1 && call.terms() <= kMostTerms &&
+         call.b.row_step * call.bytes() % kBytes != 0 &&
+         (columns + 15) / 16 * 16 <= columns + columns / 8 &&
+         call.out.batch * panels >=
+             4 * static_cast<std::size_t>(call.machine.slaves());
+}
+
+}  // namespace
+
 std::size_t most_few_rows(const ProductCall& call) {
   // Packing all of b pays for more rows. It also divides rows between slaves,
   // which a factor that few slaves read is not worth.
@@ -18,6 +37,12 @@ std::size_t most_few_rows(const ProductCall& call) {
       columns / kProductLanes >=
           4 * static_cast<std::size_t>(call.machine.slaves()) ||
       call.terms() * columns <= (std::size_t{1} << 16);
+  if (reads_rows(call)) {
+    // Packed rows of a, and their sums, stay in a slave's caches.
+    constexpr std::size_t kMostRows = 2048, kMostWords = std::size_t{1} << 18;
+    return std::min(kMostRows,
+                    kMostWords / std::max<std::size_t>(call.terms(), 1));
+  }
   return !has_columns              ? slave::kFewProductRows
          : call.b.column_step == 1 ? 64
                                    : 32;
@@ -72,22 +97,26 @@ bool product_of_few_rows(const ProductCall& call) {
     operation.set_unit_bytes(At::b_scales, lanes * scale_bytes);
     operation.scratch_bytes = static_cast<std::uint32_t>(
         slave::product_rows_scratch_bytes(out.rows, now.args.block_terms));
-    operation.traffic_bytes =
-        static_cast<std::uint32_t>(1 + kProductLanes * terms * call.bytes());
+    // 3 operations take about as long as the transfer of a byte.
+    operation.traffic_bytes = static_cast<std::uint32_t>(
+        1 + kProductLanes * terms * std::max(call.bytes(), out.rows * 2 / 3));
     if (!call.fits(operation)) return false;
     column += now.columns;
   }
   slave::ProductPackArgs pack = pack_args(terms, width, width, pairs);
   if (!call.fits(pack_operation(pack, a.transposed()))) return false;
 
+  const bool is_shared = a.batch_step == 0;
   const std::size_t most =
-      std::clamp<std::size_t>(kPackedBytes / bytes, 1, out.batch);
+      is_shared ? out.batch
+                : std::clamp<std::size_t>(kPackedBytes / bytes, 1, out.batch);
   Workspace& workspace = Workspace::of_this_thread();
-  std::byte* const packed = workspace.row_values<std::byte>(bytes * most);
+  std::byte* const packed =
+      workspace.row_values<std::byte>(bytes * (is_shared ? 1 : most));
   for (std::size_t first = 0; first < out.batch; first += most) {
     const std::size_t batch = std::min(most, out.batch - first);
-    const PackedLanes lanes{part(a, first, 0, 0).transposed(), batch, out.rows,
-                            width, packed};
+    const PackedLanes lanes{part(a, first, 0, 0).transposed(),
+                            is_shared ? 1 : batch, out.rows, width, packed};
     pack_panels(call.machine, &lanes, 1, terms, terms, pairs);
     RowTable table(operations, count, count * batch, false,
                    {1, ~std::size_t{0}}, workspace.segments());
@@ -95,7 +124,8 @@ bool product_of_few_rows(const ProductCall& call) {
       for (std::size_t p = 0; p < count; ++p) {
         const std::size_t column = parts[p].column;
         table.add(panels_of(parts[p].columns),
-                  {part(b, first + i, 0, column).data, packed + i * bytes,
+                  {part(b, first + i, 0, column).data,
+                   packed + (is_shared ? 0 : i * bytes),
                    part(self, first + i, 0, column).data,
                    part(out, first + i, 0, column).data, call.scales.a,
                    call.place(call.scales.b, column)},

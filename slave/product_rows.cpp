@@ -136,24 +136,44 @@ struct Lines {
   HWY_INLINE Lines at(std::size_t row, std::size_t column) const {
     if (data == nullptr) return *this;
     return {data + static_cast<std::int64_t>(row) * step + column, step,
-            rows - row};
+            rows - std::min(rows, row)};
   }
 };
 
+// load_first() loads the first `count` floats and reads nothing else.
+HWY_INLINE VF load_first(DF df, const float* from, std::size_t count) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::MaskedLoad(hn::FirstN(df, count), df, from);
+#else
+  float lanes[kLanes] = {};
+  std::copy_n(from, count, lanes);
+  return hn::LoadU(df, lanes);
+#endif
+}
+
+// Next is the columns that a call prefetches into L1, if it takes long enough:
+// with each term one vector of them, or as many as the call has.
+struct Next {
+  std::size_t columns;  // to them
+  bool is_one;
+};
+
 // add_columns() adds the products of `terms` terms to kHeight rows of sums of
-// kWide vectors of columns, which are neighbours in the rows of b, `step`
-// elements apart. The sums of kProductLanes columns are lines of a unit; the
-// next unit is `unit` floats away. They are rounded to `out`, if that is given.
-template <class In, class Out, std::size_t kHeight, std::size_t kWide>
+// kWide vectors of columns from `column` on, which are neighbours in the rows
+// of b, `step` elements apart. The terms of a are kWidth words apart. The sums
+// of kProductLanes columns are lines of a unit; the next unit is `unit` floats
+// away. They are rounded to `out`, if that is given. kIsPart is for the first
+// `part` columns of one vector of float32.
+template <class In, class Out, std::size_t kWidth, std::size_t kHeight,
+          std::size_t kWide, bool kIsPart>
 HWY_INLINE void add_columns(const typename In::Element* b, std::int64_t step,
                             const float* a, std::size_t terms, bool is_first,
-                            float* sums, std::size_t unit,
+                            float* sums, std::size_t unit, std::size_t column,
+                            const Next& next, std::size_t part,
                             const Lines<Out>& out) {
   const DF df;
-  // The columns of the next calls, into L1, if these take long enough.
-  constexpr std::size_t kAhead = kHeight >= 4 ? kProductLanes : 0;
   const auto at = [&](std::size_t r, std::size_t v) {
-    const std::size_t lane = v * kLanes;
+    const std::size_t lane = column + v * kLanes;
     return sums + lane / kProductLanes * unit + r * kProductLanes +
            lane % kProductLanes;
   };
@@ -170,24 +190,35 @@ HWY_INLINE void add_columns(const typename In::Element* b, std::int64_t step,
   for_sums([&](auto r, auto v) HWY_ATTR {
     sum[r][v] = is_first ? hn::Zero(df) : hn::LoadU(df, at(r, v));
   });
-  const auto add = [&](const float* row_of_a,
-                       const typename In::Element* row) HWY_ATTR {
+  const auto add = [&](const float* row_of_a, const typename In::Element* row)
+      HWY_ATTR __attribute__((always_inline)) {
+    VF x[kWide];
     for_constants(
         [&](auto v) HWY_ATTR {
-          const VF x = In::load(df, row + v * kLanes);
-          if (kAhead != 0) hwy::Prefetch(row + v * kLanes + kAhead);
-          for_constants(
-              [&](auto r) HWY_ATTR {
-                sum[r][v] = Floats::add(hn::Set(df, row_of_a[r]), x, sum[r][v]);
-              },
-              kEachRow);
+          if constexpr (kIsPart) {
+            x[v] = load_first(df, row, part);
+          } else {
+            x[v] = In::load(df, row + v * kLanes);
+          }
+          if (kHeight >= 4 && (v == 0 || !next.is_one)) {
+            hwy::Prefetch(row + next.columns + v * kLanes);
+          }
         },
         kEachVector);
+    for_constants(
+        [&](auto r) HWY_ATTR {
+          const VF y = hn::Set(df, row_of_a[r]);
+          for_constants(
+              [&](auto v)
+                  HWY_ATTR { sum[r][v] = Floats::add(y, x[v], sum[r][v]); },
+              kEachVector);
+        },
+        kEachRow);
   };
   for (; terms >= 2; terms -= 2) {
     add(a, b + step);
-    add(a + kHeight, b);
-    a += 2 * kHeight;
+    add(a + kWidth, b);
+    a += 2 * kWidth;
     b += 2 * step;
   }
   if (terms != 0) add(a, b);
@@ -197,47 +228,55 @@ HWY_INLINE void add_columns(const typename In::Element* b, std::int64_t step,
     if (out.data == nullptr) {
       hn::StoreU(value, df, at(r, v));
     } else if (r < out.rows) {
-      hn::StoreU(
-          Out::narrow_number(df, value), d,
+      store_first(
+          d, Out::narrow_number(df, value), kIsPart ? part : kLanes,
           out.data + static_cast<std::int64_t>(r) * out.step + v * kLanes);
     }
   });
 }
 
 // rows_in_place() computes `columns` columns that are neighbours in the rows of
-// b, or their sums, for add_columns(): a few terms of all columns, then the
-// next terms, so that rows of b are read in long runs.
-template <class In, class Out, std::size_t kHeight>
+// b, or their sums, for add_columns(): `block` terms of all columns, then the
+// next terms.
+template <class In, class Out, std::size_t kWidth>
 HWY_INLINE void rows_in_place(const typename In::Element* b, std::int64_t step,
                               const Slivers& a, std::size_t terms,
-                              std::size_t columns, float* sums,
-                              const Lines<Out>& out) {
-  constexpr std::size_t kTerms = 64;
-  // Vectors of sums that leave registers for the factors.
-  constexpr std::size_t kSums = kRows >= 8 ? 16 : 8;
-  constexpr std::size_t kWide = std::max<std::size_t>(1, kSums / kHeight);
+                              std::size_t block, std::size_t columns,
+                              float* sums, const Lines<Out>& out) {
+  // Rows and vectors of sums that leave registers for the factors.
+  constexpr bool kHasFew = kRows < 8;
+  constexpr std::size_t kHeight = kHasFew && kWidth > 4 ? 4 : kWidth;
+  constexpr std::size_t kSums = kHasFew ? 12 : kHeight < 8 ? 16 : 24;
+  constexpr std::size_t kWide = kSums / kHeight;
   constexpr std::size_t kNarrow =
       std::min(kWide, std::max<std::size_t>(1, kProductLanes / kLanes));
   const std::size_t unit = a.rows() * kProductLanes;
-  for (std::size_t t = 0; t < terms; t += kTerms) {
-    const bool is_last = terms - t <= kTerms;
-    const auto add = [&](auto wide, std::size_t c) HWY_ATTR {
-      for (std::size_t g = 0; g < a.count; ++g) {
-        add_columns<In, Out, kHeight, wide>(
+  for (std::size_t t = 0; t < terms; t += block) {
+    const bool is_last = terms - t <= block;
+    const auto add = [&](auto wide, auto is_part, std::size_t c) HWY_ATTR {
+      const bool is_one = a.rows() >= wide * kHeight;
+      for (std::size_t r = 0; r < a.rows(); r += kHeight) {
+        add_columns<In, Out, kWidth, kHeight, wide, is_part>(
             b + static_cast<std::int64_t>(t) * step + c, step,
-            words_of(a.at(g)) + t * kHeight, std::min(kTerms, terms - t),
-            t == 0,
-            sums + c / kProductLanes * unit + g * kHeight * kProductLanes +
-                c % kProductLanes,
-            unit, is_last ? out.at(g * kHeight, c) : Lines<Out>{});
+            words_of(a.at(r / kWidth)) + t * kWidth + r % kWidth,
+            std::min(block, terms - t), t == 0, sums + r * kProductLanes, unit,
+            c, {(wide + (is_one ? r / kHeight % wide : 0)) * kLanes, is_one},
+            columns - c, is_last ? out.at(r, c) : Lines<Out>{});
       }
     };
+    using One = std::integral_constant<std::size_t, 1>;
     std::size_t c = 0;
     for (; c + kWide * kLanes <= columns; c += kWide * kLanes) {
-      add(std::integral_constant<std::size_t, kWide>(), c);
+      add(std::integral_constant<std::size_t, kWide>(), std::false_type(), c);
     }
-    for (; c < columns; c += kNarrow * kLanes) {
-      add(std::integral_constant<std::size_t, kNarrow>(), c);
+    for (; c + kNarrow * kLanes <= columns; c += kNarrow * kLanes) {
+      add(std::integral_constant<std::size_t, kNarrow>(), std::false_type(), c);
+    }
+    for (; c + kLanes <= columns; c += kLanes) {
+      add(One(), std::false_type(), c);
+    }
+    if constexpr (std::is_same<In, Float32>::value) {
+      if (c < columns) add(One(), std::true_type(), c);
     }
   }
 }
@@ -276,11 +315,17 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
   const bool are_sums_out = self == nullptr && factors.rows == nullptr &&
                             args.alpha == 1 && out_at.column == 1 &&
                             out_unit == kProductLanes;
+  // A few terms at a time are read in long runs of each row of b. Many rows
+  // take all terms that stay in the caches.
+  constexpr std::size_t kFewTerms = 64, kManyTerms = 512;
+  const std::size_t at_once =
+      slivers.count <= 2 || terms > kManyTerms ? kFewTerms : kManyTerms;
   const std::size_t most =
-      in_place && b_unit == kProductLanes
-          ? product_rows_scratch_bytes(args.rows, args.block_terms) /
-                (slivers.rows() * kProductLanes * sizeof(float))
-          : 1;
+      !in_place || b_unit != kProductLanes ? 1
+      : are_sums_out && terms <= at_once
+          ? tile.count
+          : product_rows_scratch_bytes(args.rows, args.block_terms) /
+                (slivers.rows() * kProductLanes * sizeof(float));
   for (std::size_t i = 0; i < tile.count;) {
     const std::size_t left = args.columns - (tile.first + i) * kProductLanes;
     const std::size_t units = std::max<std::size_t>(
@@ -288,13 +333,13 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
     const std::size_t columns = std::min(left, kProductLanes);
     const bool is_whole = columns == kProductLanes;
     std::size_t term = 0;
-    if (is_whole && in_place) {
+    if (in_place && (is_whole || std::is_same<In, Float32>::value)) {
       const auto rows = height == 1   ? rows_in_place<In, Out, 1>
                         : height == 2 ? rows_in_place<In, Out, 2>
                         : height == 4 ? rows_in_place<In, Out, 4>
                                       : rows_in_place<In, Out, 8>;
       rows(
-          b, b_at.row, slivers, terms, units * kProductLanes, local,
+          b, b_at.row, slivers, terms, at_once, units * columns, local,
           are_sums_out ? Lines<Out>{out, out_at.row, args.rows} : Lines<Out>{});
       term = terms;
       if (are_sums_out) {
