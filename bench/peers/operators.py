@@ -7,7 +7,7 @@ import torch.nn.functional as F
 import rows
 
 OURS, FORWARD, FLOAT32 = "swamp", "swamp (forward)", "PyTorch's float32"
-BITS = "PyTorch's of integers"
+BITS, TABLE = "PyTorch's of integers", "table (forward)"
 # Operators that take a few operations have SMALL tensors.
 IMAGES, TOKENS_BY_WIDTH, SMALL = (8, 64, 28, 28), (512, 768), (96, 768)
 ROWS_BACK, COLUMNS_BACK = torch.arange(96).flip(0), torch.arange(768).flip(0)
@@ -99,7 +99,14 @@ OPERATORS = {
         8, 28, 28, dtype=torch.long)), IMAGES),
     "index_select": (FORWARD, lambda x: x.index_select(1, COLUMNS_BACK), SMALL),
     "gather": (BITS, lambda x: x.gather(1, COLUMNS_BACK.repeat(96, 1)), SMALL),
-    "erfc": (FLOAT32 + " (forward)", torch.erfc, SMALL),
+    **{name: (TABLE, getattr(torch, name), SMALL) for name in ("sin", "cos", "erfc")},
+    "log2": (TABLE, lambda x: torch.log2(x.abs() + 1), SMALL),
+    "logit": (TABLE, lambda x: torch.logit(x, 1e-3), SMALL),
+    "x > 0": (TABLE, lambda x: x > 0, SMALL),
+    "repeated heads": (OURS + " (backward)", lambda x: x[:, :, None].expand(
+        2, 4, 4, 96, 64).reshape(2, 16, 96, 64), (2, 4, 96, 64)),
+    "mean of images, channels last": (FORWARD, lambda x: x.contiguous(
+        memory_format=torch.channels_last).mean((2, 3)), IMAGES),
     "mv": (OURS, torch.mv, SMALL, (768,)),
     "dot": ("swamp (float16: with AMX-FP16)", torch.dot, (73728,), (73728,)),
 }

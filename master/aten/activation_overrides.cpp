@@ -33,6 +33,7 @@
 #include <ATen/ops/tanh_backward_cpu_dispatch.h>
 #include <ATen/ops/tanh_cpu_dispatch.h>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,7 @@
 #include "master/aten/activation.h"
 #include "master/aten/checks.h"
 #include "master/aten/layout.h"
+#include "master/aten/number_table.h"
 #include "master/aten/overrides.h"
 #include "master/aten/row_tensors.h"
 
@@ -98,8 +100,31 @@ bool fits_float(const at::Scalar& number) {
            std::isfinite(number.toDouble()));
 }
 
-// Returns activated() with the strides that PyTorch's result has.
+// look_up() writes an activation of 16-bit numbers to y, which may be x, from a
+// table, or returns false.
+bool look_up(const Tensor& x, const Tensor& y,
+             const ActivationOptions& options) {
+  static std::array<NumberTable, SWAMP_POW_BASE + 1> tables;
+  return tables.at(static_cast<std::size_t>(options.function))
+      .look_up(x, y,
+               {options.beta, options.threshold, options.alpha, options.scale},
+               [&](const Tensor& all) { return activated(all, options); });
+}
+
+// has_table() returns whether results may be looked up. exp() takes as long to
+// compute, and some powers less.
+bool has_table(const Tensor& x, const ActivationOptions& options) {
+  return is_half(x.scalar_type()) && x.numel() >= kLeastElements &&
+         options.function != Activation::exp &&
+         options.function != Activation::pow;
+}
+
+// Returns an activation with the strides that PyTorch's result has.
 Tensor result_of(const Tensor& x, const ActivationOptions& options) {
+  if (has_table(x, options)) {
+    const Tensor y = empty_result(x.scalar_type(), {x});
+    if (look_up(x, y, options)) return y;
+  }
   return as_result(activated(x, options), {x});
 }
 Tensor result_of(const Tensor& grad, const Tensor& x,
@@ -130,7 +155,9 @@ struct Overrides {
     const OptionalActivation options = Function::options(x, args...);
     if (!options || !is_taken(x, options->function)) return kStock(x, args...);
     at::assert_no_internal_overlap(x);
-    activate_(x, *options);
+    if (!has_table(x, *options) || !look_up(x, x, *options)) {
+      activate_(x, *options);
+    }
     return x;
   }
   template <Tensor& (*kStock)(const Tensor&, Args..., Tensor&)>

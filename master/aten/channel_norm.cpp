@@ -18,9 +18,11 @@
 #include <ATen/ops/native_group_norm_cpu_dispatch.h>
 #include <ATen/ops/sum_cpu_dispatch.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -103,20 +105,6 @@ std::optional<Tensor> sum_of(const Tensor& x, const std::vector<bool>& mask,
   return from;
 }
 
-// has_gap() returns whether dimensions of more than one element that are kept
-// lie between some that are added up.
-bool has_gap(const Tensor& x, const std::vector<bool>& mask) {
-  int runs = 0;
-  bool is_summed = false;
-  for (std::int64_t d = 0; d < x.dim(); ++d) {
-    if (x.size(d) == 1) continue;
-    const bool summed = mask[static_cast<std::size_t>(d)];
-    runs += summed && !is_summed;
-    is_summed = summed;
-  }
-  return runs > 1;
-}
-
 // summed() returns the sum, or the root of the sum of squares, in the shape
 // that PyTorch's has, or nothing if it is not swamp's. A narrower dtype than
 // x's would round each element first.
@@ -136,8 +124,30 @@ std::optional<Tensor> summed(const Tensor& x, at::OptionalIntArrayRef dim,
       .view(reduced_sizes(x, *mask, keepdim));
 }
 
+// as_it_lies() returns a tensor whose dimensions are in the order of memory,
+// and their mask; x itself if those that are kept would change their order.
+std::pair<Tensor, std::vector<bool>> as_it_lies(const Tensor& x,
+                                                const std::vector<bool>& mask) {
+  if (x.is_contiguous()) return {x, mask};
+  std::vector<std::int64_t> order(static_cast<std::size_t>(x.dim()));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return x.stride(a) > x.stride(b); });
+  std::vector<bool> found;
+  std::int64_t last = -1;
+  for (const std::int64_t d : order) {
+    const bool is_reduced = mask[static_cast<std::size_t>(d)];
+    found.push_back(is_reduced);
+    if (is_reduced) continue;
+    if (d < last) return {x, mask};
+    last = d;
+  }
+  return {x.permute(order), found};
+}
+
 // narrow_sum() returns a sum or mean from float32 sums, or nothing if it is not
-// swamp's. PyTorch's sums are fast unless other dimensions lie between.
+// swamp's. PyTorch's sums are fast unless other dimensions lie between, or of a
+// few terms in lines.
 std::optional<Tensor> narrow_sum(const Tensor& x, at::OptionalIntArrayRef dim,
                                  bool keepdim,
                                  std::optional<at::ScalarType> dtype,
@@ -145,16 +155,31 @@ std::optional<Tensor> narrow_sum(const Tensor& x, at::OptionalIntArrayRef dim,
   const at::ScalarType type = x.scalar_type();
   if (!is_half(type) || !is_half_precision() || is_reproducible() ||
       !is_plain(x, type) || x.numel() < kLeastElements ||
-      dtype.value_or(type) != type || !x.is_contiguous()) {
+      dtype.value_or(type) != type || !is_dense(x) ||
+      !is_aligned(address_of(x), 2)) {
     return {};
   }
   const auto mask = mask_of(x, dim);
   if (!mask) return {};
-  if (!is_mean && !has_gap(x, *mask)) return {};
   const at::AutoDispatchBelowADInplaceOrView guard;
-  std::optional<Tensor> sums = sum_of(x, *mask, Terms::kNarrow);
-  if (!sums && is_mean && !mask->back()) {
-    sums = sum_of(x, *mask, Terms::kPlain);
+  const auto [from, lies] = as_it_lies(x, *mask);
+  if (!from.is_contiguous()) return {};
+  const std::optional<SumShape> shape = shape_of(from.sizes(), lies);
+  // PyTorch's means copy x to float32; its sums of columns are fast of many.
+  const std::size_t most = is_mean || type == at::kBFloat16 ? 32 : 8;
+  if (shape && shape->terms > 1 && shape->terms <= most &&
+      x.numel() >= 2 * kLeastElements &&
+      shape->inner >= static_cast<std::size_t>(kLeastColumns)) {
+    return column_sums(from, *shape,
+                       is_mean ? static_cast<float>(shape->terms) : 1.0f,
+                       reduced_sizes(x, *mask, keepdim));
+  }
+  if (!is_mean && shape) return {};
+  constexpr std::size_t kShortLine = 16;
+  std::optional<Tensor> sums = sum_of(from, lies, Terms::kNarrow);
+  if (!sums && is_mean && !lies.back() &&
+      (!shape || shape->inner >= kShortLine)) {
+    sums = sum_of(from, lies, Terms::kPlain);
   }
   if (!sums) return {};
   const auto count =
@@ -507,6 +532,22 @@ std::optional<std::vector<bool>> mask_of(const Tensor& x,
     one = true;
   }
   return mask;
+}
+
+std::optional<SumShape> shape_of(at::IntArrayRef sizes,
+                                 const std::vector<bool>& mask) {
+  SumShape shape{1, 1, 1};
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const auto size = static_cast<std::size_t>(sizes[d]);
+    if (size == 1) continue;
+    if (mask[d]) {
+      if (shape.inner != 1) return {};
+      shape.terms *= size;
+    } else {
+      (shape.terms == 1 ? shape.outer : shape.inner) *= size;
+    }
+  }
+  return shape;
 }
 
 std::vector<std::int64_t> reduced_sizes(const Tensor& x,

@@ -87,6 +87,7 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   register_pointwise(m);
   register_channels(m);
   register_row_loops(m);
+  register_comparisons(m);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {

@@ -418,7 +418,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     bool has_biases, std::int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
   constexpr std::int64_t kLargeForTiles = 1 << 23;  // multiply-adds of a step
-  constexpr std::int64_t kFewRows = 64;
+  constexpr std::int64_t kFewRows = 16;
   const at::ScalarType type = at::kHalf;
   const auto are_plain = [&](at::TensorList all) {
     return std::all_of(all.begin(), all.end(), [&](const at::Tensor& one) {

@@ -100,6 +100,16 @@ std::vector<std::int64_t> reduced_sizes(const at::Tensor& x,
                                         const std::vector<bool>& mask,
                                         bool keepdim);
 
+// shape_of() returns the shape of a reduction of neighbouring dimensions of a
+// contiguous tensor, or nothing if others lie between them.
+std::optional<SumShape> shape_of(at::IntArrayRef sizes,
+                                 const std::vector<bool>& mask);
+
+// column_sums() returns the float32 sums of a contiguous 16-bit tensor along
+// its middle dimension, each divided by `divisor` and rounded.
+at::Tensor column_sums(const at::Tensor& x, const SumShape& shape,
+                       float divisor, at::IntArrayRef sizes);
+
 // column_extremes() returns the largest or smallest numbers of a contiguous
 // 16-bit tensor along its middle dimension, nan if one is.
 at::Tensor column_extremes(const at::Tensor& x, const SumShape& shape,
@@ -168,6 +178,18 @@ bool pointwise_lerp_(const at::Tensor& a, const at::Tensor& b,
 bool pointwise_lerp_(const at::Tensor& a, const at::Tensor& b,
                      const at::Tensor& weight);
 
+// wide_softmax() returns the float32 softmax, or its log, of 16-bit rows for
+// which is_wide_softmax() is true; wide_softmax_backward() the gradient in a
+// 16-bit dtype, if is_wide_gradient(), at a result y along any dimension.
+bool is_wide_softmax(const at::Tensor& x, std::int64_t dim);
+at::Tensor wide_softmax(const at::Tensor& x, bool is_log);
+inline bool is_wide_gradient(const at::Tensor& y, at::ScalarType type) {
+  return is_half(type) && is_plain(y, at::kFloat);
+}
+at::Tensor wide_softmax_backward(const at::Tensor& grad, const at::Tensor& y,
+                                 std::int64_t dim, at::ScalarType type,
+                                 bool is_log);
+
 // report_unreproducible() warns that an operator of PyTorch is about to be
 // called, once after each set_unreproducible(); or it throws, or does nothing,
 // as that chose. `on` is what its bits depend on; `warned` begins as 0 and
@@ -187,11 +209,13 @@ void register_arithmetic(torch::Library& library);
 void register_pointwise(torch::Library& library);
 void register_channels(torch::Library& library);
 void register_row_loops(torch::Library& library);
+void register_comparisons(torch::Library& library);
 
 // The same for the key AutogradCPU, for operators that PyTorch composes of
 // others, and for AutocastCPU.
 void register_composite_products(torch::Library& library);
 void register_composite_rows(torch::Library& library);
+void register_wide_softmax(torch::Library& library);
 void register_autocast_rows(torch::Library& library);
 
 }  // namespace swamp::aten

@@ -1,6 +1,6 @@
 // index_select and cumsum of 16 bits along rows, and extremes of columns, by
 // plain loops, with the bits of PyTorch's kernels, which take up to four times
-// as long as for float32.
+// as long as for float32; and sums of columns, as float32.
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -131,6 +132,42 @@ Tensor cumsum(const Tensor& x, std::int64_t dim,
   return y;
 }
 
+float widened(float x) { return x; }
+float widened(std::uint16_t bfloat16) {
+  const std::uint32_t bits = std::uint32_t{bfloat16} << 16;
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// add_lines() adds kLines lines, one after another, to sums of columns.
+template <int kLines, class T>
+void add_lines(const T* x, std::int64_t step, std::int64_t columns,
+               float* sums) {
+  for (std::int64_t j = 0; j < columns; ++j) {
+    float sum = sums[j];
+    for (int k = 0; k < kLines; ++k) sum += widened(x[k * step + j]);
+    sums[j] = sum;
+  }
+}
+
+// sum_lines() sets sums of columns, each divided by a number.
+template <class T>
+void sum_lines(const T* x, std::int64_t lines, std::int64_t step,
+               std::int64_t columns, float divisor, float* sums) {
+  constexpr int kLines = 4;
+  for (std::int64_t j = 0; j < columns; ++j) sums[j] = widened(x[j]);
+  std::int64_t line = 1;
+  for (; line + kLines <= lines; line += kLines) {
+    add_lines<kLines>(x + line * step, step, columns, sums);
+  }
+  for (; line < lines; ++line) {
+    add_lines<1>(x + line * step, step, columns, sums);
+  }
+  if (divisor == 1) return;
+  for (std::int64_t j = 0; j < columns; ++j) sums[j] /= divisor;
+}
+
 // Extremes is those of kColumns columns.
 struct Extremes {
   static constexpr std::int64_t kColumns = 1024;
@@ -164,6 +201,56 @@ struct Extremes {
 };
 
 }  // namespace
+
+// In parts, whose copies and sums stay in the caches. Only float16 is copied,
+// by PyTorch, because its conversion takes instructions that not every CPU has.
+Tensor column_sums(const Tensor& x, const SumShape& shape, float divisor,
+                   at::IntArrayRef sizes) {
+  const Guard guard;
+  const auto outer = static_cast<std::int64_t>(shape.outer),
+             terms = static_cast<std::int64_t>(shape.terms),
+             inner = static_cast<std::int64_t>(shape.inner),
+             at_once = (std::int64_t{1} << 16) * at::get_num_threads(),
+             columns = std::clamp<std::int64_t>(at_once / terms, 1, inner),
+             most = std::clamp<std::int64_t>(at_once / (terms * columns), 1,
+                                             outer);
+  const bool copies = x.scalar_type() == at::kHalf;
+  const auto floats = x.options().dtype(at::kFloat);
+  const Tensor y = at::empty(sizes, x.options()), to = y.view({outer, inner}),
+               from = x.view({outer, terms, inner}),
+               sums = at::empty({most, columns}, floats),
+               wide = at::empty({copies ? most : 0, terms, columns}, floats);
+  auto* const sum = static_cast<float*>(mutable_data(sums));
+  for (std::int64_t i = 0; i < outer; i += most) {
+    const std::int64_t rows = std::min(most, outer - i);
+    for (std::int64_t j = 0; j < inner; j += columns) {
+      const std::int64_t width = std::min(columns, inner - j);
+      const auto add = [&](const auto* terms_of_all, std::int64_t step) {
+        over_rows(rows, terms * width,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t row = begin; row < end; ++row) {
+                      sum_lines(terms_of_all + row * terms * step, terms, step,
+                                width, divisor, sum + row * columns);
+                    }
+                  });
+      };
+      if (copies) {
+        wide.narrow(0, 0, rows)
+            .narrow(2, 0, width)
+            .copy_(from.narrow(0, i, rows).narrow(2, j, width));
+        add(static_cast<const float*>(const_data(wide)), columns);
+      } else {
+        add(static_cast<const std::uint16_t*>(const_data(x)) +
+                i * terms * inner + j,
+            inner);
+      }
+      to.narrow(0, i, rows)
+          .narrow(1, j, width)
+          .copy_(sums.narrow(0, 0, rows).narrow(1, 0, width));
+    }
+  }
+  return y;
+}
 
 Tensor column_extremes(const Tensor& x, const SumShape& shape, bool is_smallest,
                        at::IntArrayRef sizes) {

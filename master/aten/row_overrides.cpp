@@ -129,13 +129,20 @@ bool have_rows(const Tensor& grad, const Tensor& y, std::int64_t dim,
          is_plain(grad, input_type) && grad.sizes() == y.sizes();
 }
 
-// is_small() returns whether a launch takes longer than PyTorch's kernel.
-bool is_small(const Tensor& x) {
-  return !is_reproducible() && x.numel() < kLeastElements;
+// PyTorch's kernels of shorter rows take less time.
+constexpr std::int64_t kLongRow = 512;
+
+// is_faster() returns whether PyTorch's kernel computes 16-bit rows in less
+// time than swamp's; those of other dimensions than the last are transposed.
+bool is_faster(const Tensor& x, std::int64_t dim) {
+  return !is_reproducible() && is_half(x.scalar_type()) &&
+         (x.numel() < kLeastElements || x.size(dim) < kLongRow ||
+          (dim != -1 && dim != x.dim() - 1));
 }
 
 Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
-  if (half_to_float || !has_rows(x, dim) || is_small(x)) {
+  if (half_to_float && is_wide_softmax(x, dim)) return wide_softmax(x, true);
+  if (half_to_float || !has_rows(x, dim) || is_faster(x, dim)) {
     return at::cpu::_log_softmax(x, dim, half_to_float);
   }
   return along_rows(x, dim, [](const Matrix& rows, const Matrix& y) {
@@ -145,7 +152,10 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
 
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& y,
                             std::int64_t dim, at::ScalarType input_type) {
-  if (!have_rows(grad, y, dim, input_type) || is_small(y)) {
+  if (is_wide_gradient(y, input_type)) {
+    return wide_softmax_backward(grad, y, dim, input_type, true);
+  }
+  if (!have_rows(grad, y, dim, input_type) || is_faster(y, dim)) {
     return at::cpu::_log_softmax_backward_data(grad, y, dim, input_type);
   }
   return gradient_along_rows(
@@ -157,6 +167,7 @@ Tensor log_softmax_backward(const Tensor& grad, const Tensor& y,
 
 // PyTorch's softmax of 16 bits is faster, so only `reproducible` replaces it.
 Tensor softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
+  if (half_to_float && is_wide_softmax(x, dim)) return wide_softmax(x, false);
   if (half_to_float || !is_reproducible() || !has_rows(x, dim)) {
     return at::cpu::_softmax(x, dim, half_to_float);
   }
@@ -167,6 +178,9 @@ Tensor softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
 
 Tensor softmax_backward(const Tensor& grad, const Tensor& y, std::int64_t dim,
                         at::ScalarType input_type) {
+  if (is_wide_gradient(y, input_type)) {
+    return wide_softmax_backward(grad, y, dim, input_type, false);
+  }
   if (!is_reproducible() || !have_rows(grad, y, dim, input_type)) {
     return at::cpu::_softmax_backward_data(grad, y, dim, input_type);
   }
@@ -268,12 +282,11 @@ bool is_widened(const Tensor& x, const Tensor& target,
 // PyTorch's, whose kernels need no copy with the classes last, and take less
 // time for short rows.
 bool has_classes_apart(const Tensor& x) {
-  constexpr std::int64_t kFewClasses = 512;
   if (!is_half(x.scalar_type()) || is_reproducible()) return false;
   return x.dim() > 2 ||
          (x.dim() == 2 &&
           !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
-          x.size(1) < kFewClasses && x.numel() >= kLeastElements);
+          x.size(1) < kLongRow && x.numel() >= kLeastElements);
 }
 
 OptionalTensor widened(const OptionalTensor& weight) {
@@ -548,6 +561,7 @@ void register_composite_rows(torch::Library& library) {
   library.impl("rms_norm", &rms_norm);
   library.impl("cross_entropy_loss", &cross_entropy_loss);
   library.impl("nll_loss_nd", &nll_loss);
+  register_wide_softmax(library);
   library.impl("max_pool1d", &max_pool1d);
 }
 

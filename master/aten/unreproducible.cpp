@@ -1,8 +1,8 @@
 // Kernels in front of PyTorch's own (the key BackendSelect, which these
 // operators do not use), of operators that swamp does not replace:
 // - With `half_precision` some of 16 bits are PyTorch's float32 kernel, whose
-//   results are rounded once, its kernel of integers, or swamp's extremes: its
-//   16-bit kernels are several times slower.
+//   results are rounded once, its kernel of integers, a table of its results,
+//   or swamp's extremes: its 16-bit kernels are slower.
 // - With `reproducible`, an operator whose bits depend on the number of threads
 //   runs on one thread if that makes its bits the same everywhere. Otherwise,
 //   and if they depend on the CPU, it warns once, or throws.
@@ -35,6 +35,8 @@
 #include <vector>
 
 #include "master/aten/checks.h"
+#include "master/aten/layout.h"
+#include "master/aten/number_table.h"
 #include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
 #include "master/aten/unreproducible_table.h"
@@ -122,17 +124,9 @@ at::Tensor extremum(const at::Tensor& x, bool is_smallest,
                     at::IntArrayRef dimensions, bool keeps) {
   const auto mask = mask_of(x, dimensions);
   if (!mask || !x.is_contiguous() || address_of(x) % 2 != 0) return {};
-  SumShape shape{1, 1, 1};
-  for (std::int64_t d = 0; d < x.dim(); ++d) {
-    const auto size = static_cast<std::size_t>(x.size(d));
-    if (size == 1) continue;
-    if ((*mask)[static_cast<std::size_t>(d)]) {
-      if (shape.inner != 1) return {};
-      shape.terms *= size;
-    } else {
-      (shape.terms == 1 ? shape.outer : shape.inner) *= size;
-    }
-  }
+  const std::optional<SumShape> found = shape_of(x.sizes(), *mask);
+  if (!found) return {};
+  const SumShape& shape = *found;
   const bool has_rows = shape.inner == 1;
   if ((has_rows ? shape.terms : shape.inner) <
       static_cast<std::size_t>(kLeastColumns)) {
@@ -187,6 +181,33 @@ bool run_bits(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   stack->emplace_back(op.schema().is_mutable()
                           ? first
                           : call[0].toTensor().view(type));
+  return true;
+}
+
+// run_table() looks up the results of an operator of one tensor and numbers. It
+// returns false if it can't.
+bool run_table(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+               Stack* stack, NumberTable& table) {
+  const std::size_t count = op.schema().arguments().size();
+  const c10::IValue* const given = stack->data() + stack->size() - count;
+  std::vector<double> numbers;
+  for (std::size_t i = 1; i < count; ++i) {
+    const bool is_none = given[i].isNone();
+    if (!is_none && !given[i].isDouble() && !given[i].isInt()) return false;
+    numbers.push_back(is_none ? 1 : 0);
+    numbers.push_back(is_none ? 0 : given[i].toScalar().toDouble());
+  }
+  const at::Tensor x = given[0].toTensor(),
+                   y = empty_result(x.scalar_type(), {x});
+  const auto compute = [&](const at::Tensor& all) {
+    Stack call(given, given + count);
+    call[0] = all;
+    op.redispatchBoxed(keys, &call);
+    return call[0].toTensor();
+  };
+  if (!table.look_up(x, y, std::move(numbers), compute)) return false;
+  torch::jit::drop(*stack, count);
+  stack->emplace_back(y);
   return true;
 }
 
@@ -297,6 +318,8 @@ class Kernel final : public c10::OperatorKernel {
           }
         } else if (row_.copies == Copies::kBits) {
           if (run_bits(op, keys, stack, *type)) return;
+        } else if (row_.copies == Copies::kTable) {
+          if (run_table(op, keys, stack, table_)) return;
         } else if (row_.copies == Copies::kImageGradients) {
           if (run_images(op, keys, stack)) return;
         } else if (const auto dimension =
@@ -397,6 +420,7 @@ class Kernel final : public c10::OperatorKernel {
 
   const Row row_;
   const std::shared_ptr<std::atomic<std::int64_t>> warned_;
+  NumberTable table_;  // of kTable
 };
 
 // One for all forms.

@@ -30,7 +30,8 @@ enum class Copies {
                     // argument only the sizes are read
   kLargest,         // nothing: extremum() computes the result
   kSmallest,
-  kBits  // nothing: the operator only moves elements, so it moves integers
+  kBits,  // nothing: the operator only moves elements, so it moves integers
+  kTable  // nothing: results of the operator's own are looked up
 };
 
 // Exact is which calls have the same bits everywhere, although others of the
@@ -103,14 +104,19 @@ constexpr Row kRows[] = {
     {"addmv", kWide | kSparse, Depends::kCpuAndThreads},
     {"mv", kSparse, Depends::kCpuAndThreads},
     {"erf", kAll | kInteger, Depends::kCpu},
-    {"erfc", kNumbers, Depends::kCpu, k16Bits},
-    {"erfinv", kNumbers, Depends::kCpu, k16Bits},
-    {"log2", kNumbers, Depends::kCpu},
-    {"log10", kNumbers, Depends::kCpu},
-    {"tan", kNumbers, Depends::kCpu, k16Bits},
-    {"atan", kNumbers, Depends::kCpu, k16Bits},
-    {"asin", kAll | kInteger, Depends::kCpu},
-    {"acos", kAll | kInteger, Depends::kCpu},
+    {"erfc", kNumbers, Depends::kCpu, k16Bits, Copies::kTable},
+    {"erfinv", kNumbers, Depends::kCpu, k16Bits, Copies::kTable},
+    {"log2", kNumbers, Depends::kCpu, k16Bits, Copies::kTable},
+    {"log10", kNumbers, Depends::kCpu, k16Bits, Copies::kTable},
+    {"tan", kNumbers, Depends::kCpu, k16Bits, Copies::kTable},
+    {"atan", kNumbers, Depends::kCpu, k16Bits, Copies::kTable},
+    {"asin", kAll | kInteger, Depends::kCpu, k16Bits, Copies::kTable},
+    {"acos", kAll | kInteger, Depends::kCpu, k16Bits, Copies::kTable},
+    {"sin", kWide | kInteger, Depends::kCpuAndThreads, k16Bits, Copies::kTable},
+    {"cos", kWide | kInteger, Depends::kCpuAndThreads, k16Bits, Copies::kTable},
+    {"logit", kWide | kInteger, Depends::kCpuAndThreads, k16Bits,
+     Copies::kTable},
+    {"xlogy.Tensor", kNumbers, Depends::kCpuAndThreads, k16Bits},
     {"igamma", kFloats, Depends::kCpuAndThreads},
     {"igammac", kFloats, Depends::kCpuAndThreads},
     {"sinh", kNumbers, Depends::kCpuAndThreads},
@@ -125,7 +131,7 @@ constexpr Row kRows[] = {
     {"special_ndtri", kNumbers, Depends::kCpu},
     {"logaddexp", kFloats, Depends::kCpuAndThreads},
     {"logaddexp2", kFloats, Depends::kCpuAndThreads},
-    {"softshrink", kAll, Depends::kCpuAndThreads},
+    {"softshrink", kAll, Depends::kCpuAndThreads, k16Bits, Copies::kTable},
     {"pow.Tensor_Tensor", kFloats, Depends::kCpuAndThreads},
     {"pow_.Tensor", kFloats, Depends::kCpuAndThreads},
     {"linalg_vector_norm", kFloats, Depends::kCpu},
@@ -142,9 +148,9 @@ constexpr Row kRows[] = {
     {"upsample_linear1d_backward", kAll, Depends::kCpu},
     {"upsample_bilinear2d", kAll, Depends::kCpu},
     {"upsample_bilinear2d_backward", kAll, Depends::kCpu},
-    {"upsample_trilinear3d", kFloats | kHalf, Depends::kCpu},
+    {"upsample_trilinear3d", kFloats | kHalf, Depends::kCpu, k16Bits},
     {"upsample_trilinear3d_backward", kAll, Depends::kCpu},
-    {"upsample_bicubic2d", kAll, Depends::kCpu},
+    {"upsample_bicubic2d", kAll, Depends::kCpu, k16Bits},
     {"_upsample_bilinear2d_aa", kFloats, Depends::kCpu},
     {"_upsample_bilinear2d_aa_backward", kFloats, Depends::kCpu},
     {"_upsample_bicubic2d_aa", kFloats, Depends::kCpu},
@@ -163,6 +169,8 @@ constexpr Row kRows[] = {
     widened("avg_pool2d_backward", k16Bits, Copies::kImageGradients),
     widened("_adaptive_avg_pool2d_backward", k16Bits, Copies::kImageGradients),
     widened("_adaptive_avg_pool3d_backward", k16Bits, Copies::kImageGradients),
+    widened("cummax", kHalf),
+    widened("cummin", kHalf),
     widened("gather", k16Bits, Copies::kBits),
     widened("flip", k16Bits, Copies::kBits),
     widened("scatter_.src", k16Bits, Copies::kBits),
@@ -198,7 +206,7 @@ constexpr Names kNames[] = {
      "special_shifted_chebyshev_polynomial_u "
      "special_shifted_chebyshev_polynomial_v "
      "special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 "
-     "special_xlog1py special_zeta xlogy.Tensor xlogy.OutTensor"},
+     "special_xlog1py special_zeta xlogy.OutTensor"},
     {kFloats,  // LAPACK's
      "_linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet "
      "_linalg_solve_ex _linalg_svd _cholesky_solve_helper cholesky "
@@ -208,8 +216,7 @@ constexpr Names kNames[] = {
      "linalg_lu_solve linalg_qr linalg_solve_triangular "
      "ormqr triangular_solve"},
     {kWide | kInteger,
-     "exp exp2 expm1 log log1p sin cos tanh asinh acosh sigmoid sinc rsqrt "
-     "logit"},
+     "exp exp2 expm1 log log1p tanh asinh acosh sigmoid sinc rsqrt"},
     {kAll,  // of exported programs
      "_native_batch_norm_legit _native_batch_norm_legit.no_stats "
      "_batch_norm_with_update batch_norm_backward"},

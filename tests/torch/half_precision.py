@@ -42,6 +42,8 @@ WIDE = [(6, 1000)]
 CALLS = [
     ("log_softmax", lambda x: F.log_softmax(x, -1), WIDE),
     ("log_softmax_1", lambda x: F.log_softmax(x, 1), [(2, 300, 9)]),
+    ("log_softmax wide", lambda x: F.log_softmax(x, -1, dtype=torch.float32), [(150, 1000)]),
+    ("softmax wide", lambda x: F.softmax(x, -1, dtype=torch.float32), [(3, 70, 640)]),
     ("cross_entropy", lambda x: F.cross_entropy(x, classes(x)), WIDE),
     ("cross_entropy none", lambda x: F.cross_entropy(
         x, classes(x), reduction="none", label_smoothing=0.1, ignore_index=3), WIDE),
@@ -149,6 +151,12 @@ CALLS = [
     ("mean of rows", lambda x: x.mean(-1), WIDE),
     ("mean of images", lambda x: x.mean((2, 3), keepdim=True), [(2, 30, 20, 20)]),
     ("mean of columns", lambda x: x.mean(0), WIDE),
+    ("mean of images last", lambda x: x.contiguous(memory_format=torch.channels_last)
+     .mean((2, 3)), [(2, 70, 8, 9)]),
+    ("mean of few", lambda x: x.mean(1), [(30, 5, 90)]),
+    ("sum of few", lambda x: x.sum(1, keepdim=True), [(30, 5, 90)]),
+    ("sum of 2", lambda x: x.sum(0), [(2, 30, 150)]),
+    ("repeated", lambda x: x[:, None].expand(-1, 3, -1).flatten(0, 1), [(30, 160)]),
     ("sum", torch.sum, WIDE),
     ("sum of rows", lambda x: x.sum(-1), WIDE),
     ("sum of channels", lambda x: x.sum((0, 2, 3)), [(2, 30, 20, 20)]),

@@ -99,6 +99,32 @@ class Overrides(TestCase):
         x = torch.full((3,), 1e7).log_softmax(0)
         torch.testing.assert_close(x, torch.full((3,), -math.log(3)))
 
+    def test_wide_softmax(self):
+        """softmax(dtype=torch.float32) and its gradient have PyTorch's bits; it has a
+        second one."""
+        for dtype, call, (shape, dim), turned in product(
+                HALF, (F.softmax, F.log_softmax),
+                (((150, 1000), -1), ((3, 70, 640), 2), ((2, 70000), 1), ((140000,), 0),
+                 ((150, 1000), 0), ((0, 9), 1)), (False, True)):
+            x = randn(*shape, dtype=dtype)
+            x = x.mT if turned and x.dim() > 1 else x
+
+            def gradients():
+                y = x.detach().requires_grad_()
+                z = call(y, dim, dtype=torch.float32)
+                first, = torch.autograd.grad(z, y, torch.linspace(
+                    -1, 1, z.numel()).view(z.shape), create_graph=True)
+                second, = torch.autograd.grad(first.float().square().sum(), y)
+                return [z.detach(), first.detach(), second]
+            stock, ours = both(gradients)
+            for i, (a, b) in enumerate(zip(ours, stock, strict=True)):
+                message = (dtype, call, shape, dim, turned, i)
+                self.assertEqual((a.dtype, a.stride()), (b.dtype, b.stride()), message)
+                if i < 2:
+                    self.assert_same(a, b, message)
+                else:
+                    torch.testing.assert_close(a, b, rtol=0.05, atol=1e-4)
+
     def test_sums_of_losses(self):
         """The mean of float16 losses whose sum exceeds 65504."""
         use(True)
@@ -308,6 +334,40 @@ class Activations(TestCase):
                 # Whole vectors, and what is left.
                 parts = [call(part) for part in x.split(4096 + 77)[:-1]]
                 self.assert_same(torch.cat(parts), y[:sum(map(len, parts))])
+
+    def test_tables(self):
+        """Results that are looked up have the bits of computed ones."""
+        names = ("log", "log1p", "expm1", "tanh", "sigmoid", "silu", "mish", "gelu", "rsqrt")
+        calls = {name: getattr(torch.ops.aten, name) for name in names}
+        calls["gelu_tanh"] = lambda x: F.gelu(x, approximate="tanh")
+        for k in (1.0, 0.3):
+            calls |= {f"softplus {k}": lambda x, k=k: F.softplus(x, 1 + k, 9 * k),
+                      f"elu {k}": lambda x, k=k: F.elu(x, k),
+                      f"celu {k}": lambda x, k=k: F.celu(x, k)}
+        calls["selu"] = F.selu
+        for dtype, (name, call) in product(HALF, calls.items()):
+            swamp_torch.enable(reproducible=True)
+            x = torch.arange(-2 ** 15, 2 ** 15).to(torch.int16).view(dtype).view(64, 16, 64)
+            expected = torch.cat([call(part) for part in x.split(2)])  # too few
+            for one in (x, x, x, x.transpose(0, 2), x[:, ::2]):
+                self.assert_same(call(one), expected.as_strided(
+                    one.shape, one.stride()).clone(), (name, dtype))
+            if name in names:
+                self.assert_same(getattr(torch.ops.aten, name + "_")(x), expected)
+
+    def test_comparisons(self):
+        """Every number compares with another as in PyTorch."""
+        for dtype, name in product(HALF, ("eq", "ne", "lt", "le", "gt", "ge")):
+            x = torch.arange(-2 ** 15, 2 ** 15).to(torch.int16).view(dtype).view(64, 16, 64)
+            call = getattr(torch.Tensor, name)
+            for number in (0, 0, 0.1, True, 2 ** 60, 1e39, float("nan"), 1j, 0, 0):
+                for one in (x, x.transpose(0, 2), x[:, ::2], x[:3]):
+                    stock, ours = both(lambda: call(one, number))
+                    if isinstance(stock, torch.Tensor):
+                        self.assert_same(ours, stock, (name, dtype, number))
+                        self.assertEqual(ours.stride(), stock.stride())
+                    else:
+                        self.assertEqual(ours, stock)
 
     def test_functional(self):
         """Gates of two tensors and of the halves of one, and second derivatives."""

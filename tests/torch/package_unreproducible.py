@@ -4,6 +4,7 @@ run on one thread; the others warn once, or raise, and have the same results. Wi
 half_precision=True some of 16 bits are computed in float32. Sums with a factor, complex
 products and the like are composed of operators that have the same bits everywhere."""
 
+import itertools
 import threading
 import warnings
 
@@ -275,7 +276,10 @@ def unit(dtype, **how):
     return randn(65, 70, **how).sigmoid().to(dtype)
 
 
-SPECIAL = ("erfc", "erfinv", "tan", "atan")
+# operator: numbers after its tensor. Its results of 16 bits are looked up.
+TABLES = {**{name: [()] for name in (
+    "erfc", "erfinv", "log2", "log10", "tan", "atan", "asin", "acos", "sin", "cos")},
+          "logit": [(None,), (1e-3,), (0.25,)], "softshrink": [(0.5,), (0.1,)]}
 PLACES = torch.arange(65 * 40).view(65, 40) * 3 % 70  # different ones in each row
 # operator: its arguments; tuples are the shapes of tensors. Those of 16 bits are computed
 # in float32, or move bits.
@@ -291,7 +295,11 @@ WIDENED = {
        for name in ("std", "var_mean", "std_mean")},
     "var.correction": [(65, 70), None],
     "upsample_linear1d": [(3, 20, 70), [140], False],
-    **{name: [(65, 70)] for name in SPECIAL},
+    "xlogy.Tensor": [(65, 70), unit],
+    "upsample_bicubic2d": [(2, 3, 31, 32), [40, 30], False],
+    "upsample_trilinear3d": [(2, 3, 9, 10, 11), [8, 15, 20], True],
+    "cummax": [(65, 70), 1],
+    "cummin": [(65, 7, 10), 0],
     "_adaptive_avg_pool3d": [(2, 3, 9, 10, 11), [3, 2, 4]],
     "avg_pool2d_backward": [(6, 2, 10, 21), (6, 2, 20, 42), [2, 2], [2, 2], [0, 0], False,
                             True, None],
@@ -501,10 +509,27 @@ class Widened(TestCase):
                     for switch in ("half_precision", "reproducible"):
                         depends = switch == "reproducible" and (  # on the CPU
                             "2d" in name or "1d" in name or "bag" in name
-                            or name in SPECIAL) and "pool" not in name
+                            or "tri" in name or "xlogy" in name) and "pool" not in name
                         self.assert_results(results(name, ours, **{switch: True}),
                                             stock if depends else expected,
                                             (name, dtype, layout, switch))
+
+    def test_tables(self):
+        """Every number has PyTorch's bits, in the first call and when a table is made,
+        whatever the arguments were before; so has it in a thread that flushes subnormal
+        numbers."""
+        all_of_them = torch.arange(-2 ** 15, 2 ** 15).to(torch.int16)
+        for (name, numbers), dtype in itertools.product(TABLES.items(), HALF):
+            x = all_of_them.view(dtype).view(256, 2, 128)
+            for more in (*numbers, numbers[0], numbers[0], numbers[0]):
+                for one in (x, x.mT, x.permute(2, 1, 0), x[:, :, ::2], x[:, 1], x[:9, 0]):
+                    self.assert_results(results(name, (one, *more), half_precision=True),
+                                        results(name, (one, *more)), (name, dtype, more))
+            if torch.set_flush_denormal(True):
+                ours = results(name, (x, *more), half_precision=True)
+                stock = results(name, (x, *more))
+                torch.set_flush_denormal(False)
+                self.assert_results(ours, stock, (name, dtype))
 
     def test_order_of_numbers(self):
         """amax and amin of numbers of one sign, subnormals, zeros, inf, and nan of both

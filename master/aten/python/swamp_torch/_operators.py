@@ -61,18 +61,27 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             ``addcmul``, ``addcdiv``, ``lerp``, ``clamp``, ``prelu``, ``hardswish``;
             ``relu``, ``hardtanh``, ``leaky_relu``, ``hardsigmoid``, ``mse_loss``,
             ``huber_loss`` and ``smooth_l1_loss`` with their gradients; ``mean``,
-            ``sum`` of dimensions with others between,
+            ``sum`` of dimensions with others between, or of a few terms in columns (so
+            the gradient of ``expand``),
             ``amax`` and ``amin``, ``cumsum`` and ``index_select`` of rows, and the gradient of
             ``x[index]`` of rows. PyTorch's in float32, rounded once, are ``nll_loss``,
             and ``cross_entropy`` of class probabilities or images, because the sum of float16
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
             ``max`` and ``min`` along a dimension, ``logsumexp``, ``var``, ``std``,
-            ``binary_cross_entropy`` and its gradient, linear ``interpolate``,
+            ``binary_cross_entropy`` and its gradient, ``xlogy`` (so ``kl_div``), linear,
+            bicubic and trilinear ``interpolate``,
             ``grid_sample`` and its gradient, ``max_pool1d`` without one,
-            ``adaptive_avg_pool3d``, ``erfc``, ``erfinv``, ``tan`` and ``atan``, and the
+            ``adaptive_avg_pool3d``, of float16 ``cummax`` and ``cummin``, and the
             gradients of ``unfold`` (so ``fold``), ``embedding_bag``, ``avg_pool2d``,
-            ``adaptive_avg_pool2d`` and ``adaptive_avg_pool3d``. ``gather``, ``scatter`` of a
-            tensor and ``flip`` are PyTorch's of the bits as integers.
+            ``adaptive_avg_pool2d`` and ``adaptive_avg_pool3d``; and ``softmax`` and
+            ``log_softmax`` of the last dimension with ``dtype=torch.float32``, a part of the rows
+            at a time. ``gather``, ``scatter`` of a
+            tensor and ``flip`` are PyTorch's of the bits as integers. Tables of the results of
+            all 65536 numbers, of 128 KiB, are made in the second call with the same arguments
+            of those functions above that have ``exp`` or ``log`` inside (but ``exp`` itself),
+            and of PyTorch's ``sin``, ``cos``, ``tan``, ``asin``, ``acos``, ``atan``,
+            ``log2``, ``log10``, ``erfc``, ``erfinv``, ``logit``, ``softshrink`` and
+            comparisons with a number: no bit changes.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
