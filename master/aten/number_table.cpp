@@ -37,16 +37,26 @@ void look_up_each(const void* results, const at::Tensor& x,
                    });
 }
 
+// have_same_bits() also tells 0 from -0.
+bool have_same_bits(const std::vector<double>& a,
+                    const std::vector<double>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(),
+                                   a.size() * sizeof a.front()) == 0);
+}
+
 }  // namespace
 
 std::shared_ptr<const NumberTable::Results> NumberTable::results_of(
-    at::ScalarType type, std::vector<double> arguments,
+    const at::Tensor& x, std::vector<double> arguments,
     const Compute& compute) {
+  const at::ScalarType type = x.scalar_type();
   const std::lock_guard<std::mutex> lock(mutex_);
   Entry& entry = type == at::kHalf ? half_ : bfloat16_;
-  if (!entry.is_called || entry.arguments != arguments) {
-    entry = {true, std::move(arguments), nullptr};
-  } else if (entry.results == nullptr) {
+  if (!have_same_bits(entry.arguments, arguments)) {
+    entry = {0, std::move(arguments), nullptr};
+  }
+  if (entry.results == nullptr && entry.called >= kLeastCalled) {
     const at::Tensor all =
         at::empty({kNumbers}, at::device(at::kCPU).dtype(type));
     auto* const bits = static_cast<std::uint16_t*>(mutable_data(all));
@@ -59,6 +69,7 @@ std::shared_ptr<const NumberTable::Results> NumberTable::results_of(
     entry.results =
         std::make_shared<const Results>(from, from + found.nbytes());
   }
+  entry.called += x.numel();
   return entry.results;
 }
 
@@ -72,7 +83,7 @@ bool NumberTable::look_up(const at::Tensor& x, const at::Tensor& y,
       flushes()) {
     return false;
   }
-  const auto results = results_of(type, std::move(arguments), compute);
+  const auto results = results_of(x, std::move(arguments), compute);
   if (results == nullptr) return false;
   if (y.element_size() == 1) {
     look_up_each<std::uint8_t>(results->data(), x, y);

@@ -21,21 +21,23 @@ class NumberTable {
   using Compute = std::function<at::Tensor(const at::Tensor&)>;
 
   // look_up() writes f(x) to y, which may be x, and returns true; or returns
-  // false if it is not faster, or takes x or y not as they lie in memory. It
-  // makes a table, of 128 KiB, in the second of two calls with the same
-  // arguments of f, and keeps it until they differ. compute() is f of a
-  // contiguous tensor with the dtype of x; its result is contiguous.
+  // false if there is no table or it does not take x and y as they lie in
+  // memory. It makes a table, of 128 KiB, after kLeastCalled elements with the
+  // same arguments of f, so that arguments that change cost little, and keeps
+  // it until they differ. compute() is f of a contiguous tensor with the dtype
+  // of x; its result is contiguous.
+  static constexpr std::int64_t kLeastCalled = 4 << 16;
   bool look_up(const at::Tensor& x, const at::Tensor& y,
                std::vector<double> arguments, const Compute& compute);
 
  private:
   using Results = std::vector<std::uint8_t>;
   struct Entry {
-    bool is_called = false;
+    std::int64_t called = 0;  // elements
     std::vector<double> arguments;
     std::shared_ptr<const Results> results;
   };
-  std::shared_ptr<const Results> results_of(at::ScalarType type,
+  std::shared_ptr<const Results> results_of(const at::Tensor& x,
                                             std::vector<double> arguments,
                                             const Compute& compute);
 

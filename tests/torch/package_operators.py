@@ -334,6 +334,15 @@ def autocast(call, inputs):
         return with_gradients(call, *leaves(x.float() for x in inputs))
 
 
+def autocast_half(call, inputs):
+    """Of 16-bit inputs, to the other 16-bit dtype."""
+    dtype = inputs[0].dtype
+    if dtype is torch.float64:
+        return with_gradients(call, *leaves(inputs))
+    with torch.autocast("cpu", HALF[dtype is HALF[0]]):
+        return with_gradients(call, *leaves(inputs))
+
+
 def inference(call, inputs):
     with torch.inference_mode():
         return call(*(x.clone() for x in inputs)).clone()
@@ -399,6 +408,7 @@ TRANSFORMS = {
     "checkpoint": lambda call, xs: checkpointed(call, xs, False),
     "checkpoint, reentrant": lambda call, xs: checkpointed(call, xs, True),
     "autocast": autocast,
+    "autocast of 16 bits": autocast_half,
     "inference_mode": inference,
     # It would trace arguments that have a default.
     "make_fx": lambda call, xs: of_pytorch(make_fx(lambda *x: call(*x))(*xs))(*xs),

@@ -515,7 +515,7 @@ class Widened(TestCase):
                                             (name, dtype, layout, switch))
 
     def test_tables(self):
-        """Every number has PyTorch's bits, in the first call and when a table is made,
+        """Every number has PyTorch's bits, in the first call and after a table is made,
         whatever the arguments were before; so has it in a thread that flushes subnormal
         numbers."""
         all_of_them = torch.arange(-2 ** 15, 2 ** 15).to(torch.int16)

@@ -77,7 +77,7 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             ``log_softmax`` of the last dimension with ``dtype=torch.float32``, a part of the rows
             at a time. ``gather``, ``scatter`` of a
             tensor and ``flip`` are PyTorch's of the bits as integers. Tables of the results of
-            all 65536 numbers, of 128 KiB, are made in the second call with the same arguments
+            all 65536 numbers, of 128 KiB, are made after 262144 elements with the same arguments
             of those functions above that have ``exp`` or ``log`` inside (but ``exp`` itself),
             and of PyTorch's ``sin``, ``cos``, ``tan``, ``asin``, ``acos``, ``atan``,
             ``log2``, ``log10``, ``erfc``, ``erfinv``, ``logit``, ``softshrink`` and
