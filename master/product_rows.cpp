@@ -1,5 +1,5 @@
-// Products with few rows, which are computed from b as it lies in memory: only
-// the rows of a are packed.
+// Products with few rows, or of float32 with few terms, which are computed from
+// b as it lies in memory: only the rows of a are packed.
 #include <algorithm>
 
 #include "master/product.h"

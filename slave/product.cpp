@@ -65,12 +65,8 @@ struct Product {
   // Of a gathered a: whether it is packed, or read in place, where its rows or
   // its terms are neighbours in memory or single words are taken; the places of
   // words, and the least exponent of pairs.
-  enum class Neighbours {
-    packed,
-    rows,
-    terms,
-    words
-  } neighbours = Neighbours::packed;
+  enum class Neighbours { packed, rows, terms, words } neighbours =
+      Neighbours::packed;
   const std::size_t* places = nullptr;
   std::uint32_t least = 0;
 
@@ -332,10 +328,10 @@ struct Product {
       }
       const Sums from{zero ? nullptr : to.data, kProductLanes};
       // Inlined: what is passed in memory waits for stores of the tile before.
-      const auto add = [&](const auto& target) HWY_ATTR
-          __attribute__((always_inline)) {
-        const auto add_of = [&](const auto& left) HWY_ATTR
-            __attribute__((always_inline)) {
+      const auto add = [&](const auto& target)
+                           HWY_ATTR __attribute__((always_inline)) {
+        const auto add_of = [&](const auto& left)
+                                HWY_ATTR __attribute__((always_inline)) {
           add_words(height, left, ahead, panel, words_of(panel), terms, pairs,
                     from, target);
         };

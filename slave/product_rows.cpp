@@ -1,7 +1,7 @@
-// The kernel of products with few rows, which reads b as it lies in memory:
-// rows of b are added as they are, groups of words of its columns are
-// transposed in registers, or a panel is packed in the scratch memory. Compiled
-// once per target by Highway.
+// The kernel of products with few rows, or of float32 with few terms, which
+// reads b as it lies in memory: rows of b are added as they are, groups of words
+// of its columns are transposed in registers, or a panel is packed in the
+// scratch memory. Compiled once per target by Highway.
 #include "slave/kernel_table.h"
 #include "slave/product_args.h"
 
@@ -54,10 +54,10 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
       // all at once would keep the loads waiting.
       const std::size_t ahead = w / kLine * kLine + kAhead,
                         first = lane + w / kWords % 2 * (kLanesAtOnce / 2);
-      const auto* next = ahead < words
-                             ? x.at(first, ahead * kWordTerms<Format>)
-                             : x.at(first + kLanesAtOnce,  // the next lanes
-                                    (ahead - words) * kWordTerms<Format>);
+      const auto* next =
+          ahead < words ? x.at(first, ahead * kWordTerms<Format>)
+                        : x.at(first + kLanesAtOnce,  // the next lanes
+                               (ahead - words) * kWordTerms<Format>);
       for (std::size_t v = 0; v < kVectors; ++v) {
         VF word[kWords];
         transposed_lines(x, lane + v * kLanes, w, word);
@@ -352,10 +352,10 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
 #if HWY_TARGET == HWY_AVX3
     if (is_whole && b_at.row == 1 && term == 0) {
       // One vector of two rows has enough sums to hide their latency.
-      const auto rows = height == 1   ? tile.prefetch_bytes != 0
-                                            ? rows_of_words<In, 1, 1>
-                                            : rows_of_words<In, 1, 2>
-                          : height == 2 ? rows_of_words<In, 2, 1>
+      const auto rows = height == 1
+                            ? tile.prefetch_bytes != 0 ? rows_of_words<In, 1, 1>
+                                                       : rows_of_words<In, 1, 2>
+                        : height == 2 ? rows_of_words<In, 2, 1>
                         : height == 4 ? rows_of_words<In, 4, 1>
                                       : rows_of_words<In, 8, 1>;
       term = terms;
