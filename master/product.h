@@ -133,7 +133,7 @@ struct ProductCall {
 void product_by_panels(const ProductCall& call);
 
 // most_few_rows() returns up to how many rows product_of_few_rows() is the
-// fastest way.
+// fastest way: up to 2048 if there are few terms.
 std::size_t most_few_rows(const ProductCall& call);
 
 // product_of_few_rows() computes panels of columns of the result from b as it

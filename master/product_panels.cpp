@@ -268,14 +268,16 @@ struct Panels : ProductCall {
            out.column_step == 1;
   }
   // is_narrow() returns whether the result has so few panels of columns that
-  // packing rows of a takes longer than reading them where they lie: their
-  // terms, if these are neighbours and enough for what a tile begins with, or
-  // rows that are neighbours, whose lines each panel reads again.
+  // packing rows of a takes longer than reading them where they lie: at most 16
+  // if the terms of a row are neighbours, of which each panel needs some, or 3
+  // if the rows are. A last panel that is not whole needs many terms.
   bool is_narrow() const {
-    constexpr std::size_t kFewPanels = 16, kPanelTerms = 8, kRowPanels = 3;
+    constexpr std::size_t kFewPanels = 16, kPanelTerms = 8, kRowPanels = 3,
+                          kManyTerms = 128;
     const std::size_t panels = panels_of(out.columns);
     if (a.dtype != kFloat32 || gather != nullptr || partial_sums != nullptr ||
-        scales.a != nullptr || terms() == 0 || has_many_slaves()) {
+        scales.a != nullptr || terms() == 0 || has_many_slaves() ||
+        (out.columns % kProductLanes != 0 && terms() < kManyTerms)) {
       return false;
     }
     return a.column_step == 1 ? terms() % 2 == 0 && panels <= kFewPanels &&

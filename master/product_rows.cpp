@@ -1,5 +1,5 @@
-// Products with few rows, or of float32 with few terms, which are computed from
-// b as it lies in memory: only the rows of a are packed.
+// Products with few rows, or of float32 with at most 512 terms, which are
+// computed from b as it lies in memory: only the rows of a are packed.
 #include <algorithm>
 
 #include "master/product.h"
@@ -12,17 +12,19 @@ using slave::ProductArgs;
 
 namespace {
 
-// reads_rows() returns whether the rows of b are read as they are, of a product
-// with so many columns and terms that b's part for some columns stays in the
-// caches, and is not packed for many rows either. Rows at large powers of two
-// share a few sets of a CPU's caches.
+// reads_rows() returns whether the rows of b are read as they are for many rows
+// of a, too: there are so few terms that b's part for some columns stays in the
+// caches, enough columns for all slaves, whole vectors of them, and nothing is
+// done to the sums. Rows of b that are large powers of two apart would share a
+// few sets of a CPU's caches.
 bool reads_rows(const ProductCall& call) {
   constexpr std::size_t kMostTerms = 512, kBytes = 512;
   const std::size_t columns = call.out.columns, panels = panels_of(columns);
   return call.a.dtype == kFloat32 && call.b.column_step == 1 &&
          call.out.column_step == 1 && call.terms() <= kMostTerms &&
          call.b.row_step * call.bytes() % kBytes != 0 &&
-         (columns + 15) / 16 * 16 <= columns + columns / 8 &&
+         columns % 16 == 0 && !call.adds() && call.scales.a == nullptr &&
+         call.alpha == 1 &&
          call.out.batch * panels >=
              4 * static_cast<std::size_t>(call.machine.slaves());
 }

@@ -28,8 +28,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define SWAMP_CONVERTS_FLOAT16 0
 #endif
 
-// SWAMP_VECTOR_INLINE is HWY_INLINE if vectors have several elements. Of single
-// ones, unrolled loops have so many that what they inline takes long to compile.
+// SWAMP_VECTOR_INLINE is HWY_INLINE if vectors have several elements. Without
+// vectors unrolled loops have so many steps that inlined ones would take long to
+// compile.
 #undef SWAMP_VECTOR_INLINE
 #if HWY_TARGET == HWY_SCALAR
 #define SWAMP_VECTOR_INLINE HWY_NOINLINE

@@ -1,7 +1,7 @@
-// The kernel of products with few rows, or of float32 with few terms, which
-// reads b as it lies in memory: rows of b are added as they are, groups of words
-// of its columns are transposed in registers, or a panel is packed in the
-// scratch memory. Compiled once per target by Highway.
+// The kernel of products with few rows, or of float32 with at most 512 terms,
+// which reads b as it lies in memory: rows of b are added as they are, groups
+// of words of its columns are transposed in registers, or a panel is packed in
+// the scratch memory. Compiled once per target by Highway.
 #include "slave/kernel_table.h"
 #include "slave/product_args.h"
 
@@ -152,7 +152,7 @@ HWY_INLINE VF load_first(DF df, const float* from, std::size_t count) {
 }
 
 // Next is the columns that a call prefetches into L1, if it takes long enough:
-// with each term one vector of them, or as many as the call has.
+// with each term one vector of them, or one for each vector of the call.
 struct Next {
   std::size_t columns;  // to them
   bool is_one;

@@ -8,6 +8,8 @@
 #include <ATen/ops/lt_cpu_dispatch.h>
 #include <ATen/ops/ne_cpu_dispatch.h>
 
+#include <cmath>
+
 #include "master/aten/layout.h"
 #include "master/aten/number_table.h"
 #include "master/aten/overrides.h"
@@ -21,8 +23,11 @@ template <Tensor (*kStock)(const Tensor&, const at::Scalar&)>
 Tensor compared(const Tensor& x, const at::Scalar& number) {
   static NumberTable table;
   const at::ScalarType type = x.scalar_type();
+  constexpr double kMostWhole = 9007199254740992;  // 2^53: doubles are exact
   if (is_half(type) && is_switched(type) && is_plain(x, type) &&
-      x.numel() >= kLeastElements && !number.isComplex()) {
+      x.numel() >= kLeastElements && !number.isComplex() &&
+      (number.isFloatingPoint() ||
+       std::abs(number.toDouble()) < kMostWhole)) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     const Tensor y = empty_result(at::kBool, {x});
     if (table.look_up(x, y, {number.toDouble()},

@@ -7,7 +7,7 @@
 // takes the first alone.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
@@ -207,14 +207,14 @@ Tensor new_cross_entropy_backward(
 }
 
 // float32_loss() is the loss composed of PyTorch's operators, whose derivatives
-// have derivatives.
+// have derivatives. at::cross_entropy_loss() may be swamp's.
 Tensor float32_loss(const Tensor& logits, const Tensor& target,
                     const Tensor& weight, const Tensor& divisor,
                     const CrossEntropy& options) {
   const Tensor x =
       logits.to(at::kFloat).reshape_symint({-1, logits.sym_size(-1)});
   const Tensor t = target.to(at::kLong).flatten();
-  Tensor losses = at::cross_entropy_loss_symint(
+  Tensor losses = at::compositeimplicitautograd::cross_entropy_loss_symint(
       x, t,
       weight.defined() ? OptionalTensor(weight.to(at::kFloat))
                        : OptionalTensor(),

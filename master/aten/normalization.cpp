@@ -6,7 +6,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/layer_norm.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -270,11 +269,12 @@ NormResult call_norms(const Tensor& x, const OptionalTensor& weight,
 Tensor formula_of(const Tensor& x, c10::SymIntArrayRef sizes,
                   const OptionalTensor& weight, const OptionalTensor& bias,
                   double eps, bool with_mean) {
-  if (with_mean) return at::layer_norm_symint(x, sizes, weight, bias, eps);
   std::vector<std::int64_t> last(sizes.size());
   std::iota(last.begin(), last.end(), -static_cast<std::int64_t>(sizes.size()));
-  const Tensor y = x * (x.square().mean(last, true) + eps).rsqrt();
-  return is_defined(weight) ? y * *weight : y;
+  const Tensor rest = with_mean ? x - x.mean(last, true) : x;
+  Tensor y = rest * (rest.square().mean(last, true) + eps).rsqrt();
+  if (is_defined(weight)) y = y * *weight;
+  return is_defined(bias) ? y + *bias : y;
 }
 
 // It saves x, the statistics, weight and bias, which have the dimensions of a

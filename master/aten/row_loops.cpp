@@ -156,7 +156,8 @@ template <class T>
 void sum_lines(const T* x, std::int64_t lines, std::int64_t step,
                std::int64_t columns, float divisor, float* sums) {
   constexpr int kLines = 4;
-  for (std::int64_t j = 0; j < columns; ++j) sums[j] = widened(x[j]);
+  // 0 is added so that a sum of -0 is 0, as PyTorch's.
+  for (std::int64_t j = 0; j < columns; ++j) sums[j] = 0 + widened(x[j]);
   std::int64_t line = 1;
   for (; line + kLines <= lines; line += kLines) {
     add_lines<kLines>(x + line * step, step, columns, sums);

@@ -129,8 +129,8 @@ bool have_rows(const Tensor& grad, const Tensor& y, std::int64_t dim,
          is_plain(grad, input_type) && grad.sizes() == y.sizes();
 }
 
-// PyTorch's kernels of shorter rows take less time.
-constexpr std::int64_t kLongRow = 512;
+// PyTorch's log_softmax of shorter rows takes less time.
+constexpr std::int64_t kLongRow = 768;
 
 // is_faster() returns whether PyTorch's kernel computes 16-bit rows in less
 // time than swamp's; those of other dimensions than the last are transposed.
@@ -282,11 +282,12 @@ bool is_widened(const Tensor& x, const Tensor& target,
 // PyTorch's, whose kernels need no copy with the classes last, and take less
 // time for short rows.
 bool has_classes_apart(const Tensor& x) {
+  constexpr std::int64_t kFewClasses = 512;
   if (!is_half(x.scalar_type()) || is_reproducible()) return false;
   return x.dim() > 2 ||
          (x.dim() == 2 &&
           !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides() &&
-          x.size(1) < kLongRow && x.numel() >= kLeastElements);
+          x.size(1) < kFewClasses && x.numel() >= kLeastElements);
 }
 
 OptionalTensor widened(const OptionalTensor& weight) {

@@ -26,6 +26,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -116,6 +117,15 @@ std::optional<std::int64_t> sliced_dimension(Copies copies,
     if (reduced != i && reduced + x.dim() != i) return i;
   }
   return {};
+}
+
+// is_enlarged() returns whether a call that scales images makes them larger.
+bool is_enlarged(const c10::IValue* arguments) {
+  const at::Tensor& x = arguments[0].toTensor();
+  const std::vector<std::int64_t> sizes = arguments[1].toIntVector();
+  if (x.dim() != static_cast<std::int64_t>(sizes.size()) + 2) return false;
+  return std::equal(sizes.begin(), sizes.end(), x.sizes().begin() + 2,
+                    std::greater_equal<>());
 }
 
 // extremum() returns the largest or smallest numbers of a 16-bit type along the
@@ -325,7 +335,9 @@ class Kernel final : public c10::OperatorKernel {
         } else if (const auto dimension =
                        sliced_dimension(row_.copies, arguments);
                    dimension.has_value() || row_.copies == Copies::kWhole ||
-                   largest <= kMostElements) {
+                   (row_.copies == Copies::kLarger
+                        ? is_enlarged(arguments)
+                        : largest <= kMostElements)) {
           run_wide(op, keys, stack, *type, dimension);
           return;
         }

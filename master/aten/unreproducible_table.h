@@ -22,6 +22,7 @@ enum class Depends {
 // Copies is what is computed in float32 at a time, if anything.
 enum class Copies {
   kWhole,
+  kLarger,   // the same if images become larger: of others PyTorch reads a part
   kReduced,  // slices of a dimension that the second argument does not name, as
              // it has that of a reduction; otherwise whole tensors, but large
              // ones stay PyTorch's, which is faster
@@ -131,7 +132,7 @@ constexpr Row kRows[] = {
     {"special_ndtri", kNumbers, Depends::kCpu},
     {"logaddexp", kFloats, Depends::kCpuAndThreads},
     {"logaddexp2", kFloats, Depends::kCpuAndThreads},
-    {"softshrink", kAll, Depends::kCpuAndThreads, k16Bits, Copies::kTable},
+    {"softshrink", kAll, Depends::kCpuAndThreads},
     {"pow.Tensor_Tensor", kFloats, Depends::kCpuAndThreads},
     {"pow_.Tensor", kFloats, Depends::kCpuAndThreads},
     {"linalg_vector_norm", kFloats, Depends::kCpu},
@@ -144,13 +145,14 @@ constexpr Row kRows[] = {
     {"_fft_c2r", kComplex, Depends::kCpuAndThreads},
     {"_fft_c2c", kComplex, Depends::kCpuAndThreads},
     {"addr", kFloats, Depends::kCpuAndThreads},
-    {"upsample_linear1d", kFloats, Depends::kCpu, k16Bits},
+    {"upsample_linear1d", kFloats, Depends::kCpu, k16Bits, Copies::kLarger},
     {"upsample_linear1d_backward", kAll, Depends::kCpu},
     {"upsample_bilinear2d", kAll, Depends::kCpu},
     {"upsample_bilinear2d_backward", kAll, Depends::kCpu},
-    {"upsample_trilinear3d", kFloats | kHalf, Depends::kCpu, k16Bits},
+    {"upsample_trilinear3d", kFloats | kHalf, Depends::kCpu, k16Bits,
+     Copies::kLarger},
     {"upsample_trilinear3d_backward", kAll, Depends::kCpu},
-    {"upsample_bicubic2d", kAll, Depends::kCpu, k16Bits},
+    {"upsample_bicubic2d", kAll, Depends::kCpu, k16Bits, Copies::kLarger},
     {"_upsample_bilinear2d_aa", kFloats, Depends::kCpu},
     {"_upsample_bilinear2d_aa_backward", kFloats, Depends::kCpu},
     {"_upsample_bicubic2d_aa", kFloats, Depends::kCpu},
@@ -169,8 +171,6 @@ constexpr Row kRows[] = {
     widened("avg_pool2d_backward", k16Bits, Copies::kImageGradients),
     widened("_adaptive_avg_pool2d_backward", k16Bits, Copies::kImageGradients),
     widened("_adaptive_avg_pool3d_backward", k16Bits, Copies::kImageGradients),
-    widened("cummax", kHalf),
-    widened("cummin", kHalf),
     widened("gather", k16Bits, Copies::kBits),
     widened("flip", k16Bits, Copies::kBits),
     widened("scatter_.src", k16Bits, Copies::kBits),

@@ -38,10 +38,11 @@ Tensor rows_of(const Tensor& x) {
 // matrix, with float32 memory for one.
 template <class Compute>
 void in_parts(const Tensor& matrix, const Compute& compute) {
+  // PyTorch's threads take whole rows.
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1),
-                     at_once = kPart * at::get_num_threads(),
-                     most =
-                         std::clamp<std::int64_t>(at_once / columns, 1, rows);
+                     threads = at::get_num_threads(),
+                     of_thread = std::max<std::int64_t>(1, kPart / columns),
+                     most = std::min(of_thread * threads, rows);
   const Tensor wide =
       at::empty({most, columns}, matrix.options().dtype(at::kFloat));
   for (std::int64_t i = 0; i < rows; i += most) {

@@ -465,6 +465,15 @@ class Transforms(Comparison):
             with self.subTest((name, operator, dtype)):
                 self.assertEqual(refused, (name, operator) in REFUSED)
 
+    def test_create_graph_of_float32(self):
+        """Second derivatives of what `reproducible` replaces."""
+        for name, call, shapes in a_fifth(CALLS):
+            torch.manual_seed(0)
+            inputs = [torch.randn(s) for s in shapes]
+            refused = self.compare(name, torch.float32, lambda dtype: tensors(
+                second(call, cast(inputs, dtype))))
+            self.assertEqual(refused, ("create_graph", name) in REFUSED, name)
+
 
 def plain(x):
     """A contiguous tensor with the values of x in memory, of which x is independent."""

@@ -44,8 +44,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             says "emulated, slow" under ``products``; on those with AMX for the
             dtype, AMX-BF16 or AMX-FP16, except products of up to four rows; and most
             of those of bfloat16 on those with AVX512-BF16: README, Limits); and whether
-            ``scaled_dot_product_attention`` (with such AMX: README, Limits), ``log_softmax``,
-            ``cross_entropy`` of class indices (not of images), ``layer_norm``, ``rms_norm``, ``mv`` and ``addmv`` of such
+            ``scaled_dot_product_attention`` (with such AMX: README, Limits), ``log_softmax``
+            of the last dimension of 768 elements and more, ``cross_entropy`` of class indices (not of images), ``layer_norm``, ``rms_norm``, ``mv`` and ``addmv`` of such
             tensors are swamp's, with float32 arithmetic
             inside, under autocast too, which then does not copy the logits to
             float32. So are others whose 16-bit kernels in PyTorch are slow: ``dot`` of
@@ -69,19 +69,20 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             losses may be inf, and, of 4096 elements and more, ``argmax``, ``argmin``,
             ``max`` and ``min`` along a dimension, ``logsumexp``, ``var``, ``std``,
             ``binary_cross_entropy`` and its gradient, ``xlogy`` (so ``kl_div``), linear,
-            bicubic and trilinear ``interpolate``,
+            bicubic and trilinear ``interpolate`` to larger sizes,
             ``grid_sample`` and its gradient, ``max_pool1d`` without one,
-            ``adaptive_avg_pool3d``, of float16 ``cummax`` and ``cummin``, and the
-            gradients of ``unfold`` (so ``fold``), ``embedding_bag``, ``avg_pool2d``,
+            ``adaptive_avg_pool3d``, and the gradients of ``unfold`` (so ``fold``), ``embedding_bag``, ``avg_pool2d``,
             ``adaptive_avg_pool2d`` and ``adaptive_avg_pool3d``; and ``softmax`` and
             ``log_softmax`` of the last dimension with ``dtype=torch.float32``, a part of the rows
             at a time. ``gather``, ``scatter`` of a
-            tensor and ``flip`` are PyTorch's of the bits as integers. Tables of the results of
-            all 65536 numbers, of 128 KiB, are made after 262144 elements with the same arguments
-            of those functions above that have ``exp`` or ``log`` inside (but ``exp`` itself),
-            and of PyTorch's ``sin``, ``cos``, ``tan``, ``asin``, ``acos``, ``atan``,
-            ``log2``, ``log10``, ``erfc``, ``erfinv``, ``logit``, ``softshrink`` and
-            comparisons with a number: no bit changes.
+            tensor and ``flip`` are PyTorch's of the bits as integers. The results of these are
+            looked up in a table of all 65536 numbers, of 128 KiB, which is made after dense
+            tensors of 4096 elements and more had 262144 elements with the same arguments:
+            swamp's ``tanh``, ``sigmoid``, ``silu``, ``gelu``, ``softplus``, ``elu``, ``selu``,
+            ``celu``, ``mish``, ``log``, ``log1p``, ``expm1``, ``rsqrt`` and a number to the
+            power of a tensor, and PyTorch's ``sin``, ``cos``, ``tan``, ``asin``, ``acos``,
+            ``atan``, ``log2``, ``log10``, ``erfc``, ``erfinv``, ``logit`` and comparisons with
+            a number. No bit changes.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of

@@ -187,7 +187,7 @@ class SlaveCheck final : public SlaveObserver {
     take_counts();
     if (lines_ || progress_.polls()) return check_all();
     if (fast_.limit != 0) return;
-    fast_.limit = slot_bytes;
+    fast_.limit = slot_bytes - 15;  // 16 bytes end within the slot
     // Another thread may have called check_all() in the meantime.
     if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
       check_all();
