@@ -270,14 +270,12 @@ struct Panels : ProductCall {
   // is_narrow() returns whether the result has so few panels of columns that
   // packing rows of a takes longer than reading them where they lie: at most 16
   // if the terms of a row are neighbours, of which each panel needs some, or 3
-  // if the rows are. A last panel that is not whole needs many terms.
+  // if the rows are.
   bool is_narrow() const {
-    constexpr std::size_t kFewPanels = 16, kPanelTerms = 8, kRowPanels = 3,
-                          kManyTerms = 128;
+    constexpr std::size_t kFewPanels = 16, kPanelTerms = 8, kRowPanels = 3;
     const std::size_t panels = panels_of(out.columns);
     if (a.dtype != kFloat32 || gather != nullptr || partial_sums != nullptr ||
-        scales.a != nullptr || terms() == 0 || has_many_slaves() ||
-        (out.columns % kProductLanes != 0 && terms() < kManyTerms)) {
+        scales.a != nullptr || terms() == 0 || has_many_slaves()) {
       return false;
     }
     return a.column_step == 1 ? terms() % 2 == 0 && panels <= kFewPanels &&
