@@ -268,9 +268,9 @@ struct Panels : ProductCall {
            out.column_step == 1;
   }
   // is_narrow() returns whether the result has so few panels of columns that
-  // packing rows of a takes longer than reading them where they lie: at most 16
-  // if the terms of a row are neighbours, of which each panel needs some, or 3
-  // if the rows are.
+  // packing rows of a takes longer than reading them in place: up to 16 panels,
+  // with at least 8 terms for each, if terms are neighbours in memory; up to 3
+  // panels if rows are.
   bool is_narrow() const {
     constexpr std::size_t kFewPanels = 16, kPanelTerms = 8, kRowPanels = 3;
     const std::size_t panels = panels_of(out.columns);
@@ -547,7 +547,8 @@ std::vector<std::size_t> places_of(std::size_t count, std::size_t step) {
 void product_by_panels(const ProductCall& call) {
   const Panels panels{call};
   const std::size_t first = 0;
-  if (panels.is_narrow() && !panels.has_shared_left()) {
+  if (!panels.has_shared_left()) {
+    if (!panels.is_narrow()) return panels.by_panels();
     const Matrices& a = call.a;
     const bool by_term = a.column_step == 1;
     const auto places = places_of(by_term ? a.rows : a.columns,
@@ -557,11 +558,9 @@ void product_by_panels(const ProductCall& call) {
                                   : Gather{{&first, a.rows}, apart};
     Panels in_place{call};
     in_place.gather = &gather;
-    if (in_place.fits(in_place.blocks_of_caches())) {
-      return in_place.by_panels();
-    }
+    const bool fits = in_place.fits(in_place.blocks_of_caches());
+    return fits ? in_place.by_panels() : panels.by_panels();
   }
-  if (!panels.has_shared_left()) return panels.by_panels();
   // The transposes are products with the same right factor, which is packed
   // once.
   Panels transposed{call};

@@ -20,8 +20,8 @@ class NumberTable {
  public:
   using Compute = std::function<at::Tensor(const at::Tensor&)>;
 
-  // look_up() writes f(x) to y, which may be x, and returns true; or returns
-  // false if there is no table or it does not take x and y as they lie in
+  // look_up() writes f(x) to y, which may be x, and returns true. It returns
+  // false if there is no table, or if it can't read x or write y in the order of
   // memory. It makes a table, of 128 KiB, after kLeastCalled elements with the
   // same arguments of f, so that arguments that change cost little, and keeps
   // it until they differ. compute() is f of a contiguous tensor with the dtype
