@@ -100,30 +100,28 @@ bool fits_float(const at::Scalar& number) {
            std::isfinite(number.toDouble()));
 }
 
-// look_up() writes an activation of 16-bit numbers to y, which may be x, from a
-// table, or returns false.
-bool look_up(const Tensor& x, const Tensor& y,
-             const ActivationOptions& options) {
+// table_of() returns the table of an activation, or null. exp() takes as long to
+// compute, and some powers less.
+NumberTable* table_of(Activation function) {
   static std::array<NumberTable, SWAMP_POW_BASE + 1> tables;
-  return tables.at(static_cast<std::size_t>(options.function))
-      .look_up(x, y,
-               {options.beta, options.threshold, options.alpha, options.scale},
-               [&](const Tensor& all) { return activated(all, options); });
+  return function == Activation::exp || function == Activation::pow
+             ? nullptr
+             : &tables.at(static_cast<std::size_t>(function));
 }
 
-// has_table() returns whether results may be looked up. exp() takes as long to
-// compute, and some powers less.
-bool has_table(const Tensor& x, const ActivationOptions& options) {
-  return is_half(x.scalar_type()) && x.numel() >= kLeastElements &&
-         options.function != Activation::exp &&
-         options.function != Activation::pow;
+std::vector<double> numbers_of(const ActivationOptions& options) {
+  return {options.beta, options.threshold, options.alpha, options.scale};
 }
 
 // Returns an activation with the strides that PyTorch's result has.
 Tensor result_of(const Tensor& x, const ActivationOptions& options) {
-  if (has_table(x, options)) {
-    const Tensor y = empty_result(x.scalar_type(), {x});
-    if (look_up(x, y, options)) return y;
+  const auto compute = [&](const Tensor& all) {
+    return activated(all, options);
+  };
+  if (NumberTable* const table = table_of(options.function)) {
+    const auto y =
+        table->look_up(x, x.scalar_type(), numbers_of(options), compute);
+    if (y) return *y;
   }
   return as_result(activated(x, options), {x});
 }
@@ -155,7 +153,11 @@ struct Overrides {
     const OptionalActivation options = Function::options(x, args...);
     if (!options || !is_taken(x, options->function)) return kStock(x, args...);
     at::assert_no_internal_overlap(x);
-    if (!has_table(x, *options) || !look_up(x, x, *options)) {
+    NumberTable* const table = table_of(options->function);
+    if (table == nullptr ||
+        !table->look_up_(x, numbers_of(*options), [&](const Tensor& all) {
+          return activated(all, *options);
+        })) {
       activate_(x, *options);
     }
     return x;

@@ -10,7 +10,6 @@
 
 #include <cmath>
 
-#include "master/aten/layout.h"
 #include "master/aten/number_table.h"
 #include "master/aten/overrides.h"
 
@@ -24,16 +23,14 @@ Tensor compared(const Tensor& x, const at::Scalar& number) {
   static NumberTable table;
   const at::ScalarType type = x.scalar_type();
   constexpr double kMostWhole = 9007199254740992;  // 2^53: doubles are exact
-  if (is_half(type) && is_switched(type) && is_plain(x, type) &&
-      x.numel() >= kLeastElements && !number.isComplex() &&
+  if (is_half(type) && is_switched(type) && !number.isComplex() &&
       (number.isFloatingPoint() ||
        std::abs(number.toDouble()) < kMostWhole)) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const Tensor y = empty_result(at::kBool, {x});
-    if (table.look_up(x, y, {number.toDouble()},
-                      [&](const Tensor& all) { return kStock(all, number); })) {
-      return y;
-    }
+    const auto y =
+        table.look_up(x, at::kBool, {number.toDouble()},
+                      [&](const Tensor& all) { return kStock(all, number); });
+    if (y) return *y;
   }
   return kStock(x, number);
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "master/aten/layout.h"
 #include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
 
@@ -21,6 +22,13 @@ constexpr std::int64_t kNumbers = 1 << 16;
 bool flushes() {
   const volatile float least = std::numeric_limits<float>::min();
   return least / 2 == 0;
+}
+
+bool is_readable(const at::Tensor& x) {
+  const at::ScalarType type = x.scalar_type();
+  return is_half(type) && is_plain(x, type) && x.numel() >= kLeastElements &&
+         is_dense(x) && !is_lazy(x) && is_aligned(address_of(x), 2) &&
+         !flushes();
 }
 
 template <class T>
@@ -73,23 +81,29 @@ std::shared_ptr<const NumberTable::Results> NumberTable::results_of(
   return entry.results;
 }
 
-bool NumberTable::look_up(const at::Tensor& x, const at::Tensor& y,
-                          std::vector<double> arguments,
-                          const Compute& compute) {
-  const at::ScalarType type = x.scalar_type();
-  if (!is_half(type) || !is_plain(x, type) || x.numel() < kLeastElements ||
-      !is_dense(x) || is_lazy(x) || !has_order_of(y, x) ||
-      !is_aligned(address_of(x), 2) || !is_aligned(address_of(y), 2) ||
-      flushes()) {
-    return false;
-  }
+std::optional<at::Tensor> NumberTable::look_up(const at::Tensor& x,
+                                               at::ScalarType type,
+                                               std::vector<double> arguments,
+                                               const Compute& compute) {
+  if (!is_readable(x)) return {};
   const auto results = results_of(x, std::move(arguments), compute);
-  if (results == nullptr) return false;
+  if (results == nullptr) return {};
+  at::Tensor y = empty_result(type, {x});
+  if (!has_order_of(y, x)) return {};
   if (y.element_size() == 1) {
     look_up_each<std::uint8_t>(results->data(), x, y);
   } else {
     look_up_each<std::uint16_t>(results->data(), x, y);
   }
+  return y;
+}
+
+bool NumberTable::look_up_(const at::Tensor& x, std::vector<double> arguments,
+                           const Compute& compute) {
+  if (!is_readable(x)) return false;
+  const auto results = results_of(x, std::move(arguments), compute);
+  if (results == nullptr) return false;
+  look_up_each<std::uint16_t>(results->data(), x, x);
   return true;
 }
 

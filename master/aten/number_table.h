@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace swamp::aten {
@@ -20,15 +21,18 @@ class NumberTable {
  public:
   using Compute = std::function<at::Tensor(const at::Tensor&)>;
 
-  // look_up() writes f(x) to y, which may be x, and returns true. It returns
-  // false if there is no table, or if it can't read x or write y in the order of
-  // memory. It makes a table, of 128 KiB, after kLeastCalled elements with the
-  // same arguments of f, so that arguments that change cost little, and keeps
-  // it until they differ. compute() is f of a contiguous tensor with the dtype
-  // of x; its result is contiguous.
+  // look_up() returns f(x) in a dtype, with the strides of PyTorch's result, and
+  // look_up_() writes it to x. They return nothing, or false, if there is no
+  // table, or if x can't be read in the order of memory. They make a table, of
+  // 128 KiB, after kLeastCalled elements with the same arguments of f, so that
+  // arguments that change cost little, and keep it until they differ. compute()
+  // is f of a contiguous tensor with the dtype of x; its result is contiguous.
   static constexpr std::int64_t kLeastCalled = 4 << 16;
-  bool look_up(const at::Tensor& x, const at::Tensor& y,
-               std::vector<double> arguments, const Compute& compute);
+  std::optional<at::Tensor> look_up(const at::Tensor& x, at::ScalarType type,
+                                    std::vector<double> arguments,
+                                    const Compute& compute);
+  bool look_up_(const at::Tensor& x, std::vector<double> arguments,
+                const Compute& compute);
 
  private:
   using Results = std::vector<std::uint8_t>;
@@ -37,6 +41,7 @@ class NumberTable {
     std::vector<double> arguments;
     std::shared_ptr<const Results> results;
   };
+  // results_of() returns null if there is no table.
   std::shared_ptr<const Results> results_of(const at::Tensor& x,
                                             std::vector<double> arguments,
                                             const Compute& compute);

@@ -36,7 +36,6 @@
 #include <vector>
 
 #include "master/aten/checks.h"
-#include "master/aten/layout.h"
 #include "master/aten/number_table.h"
 #include "master/aten/overrides.h"
 #include "master/aten/tensor.h"
@@ -207,17 +206,18 @@ bool run_table(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
     numbers.push_back(is_none ? 1 : 0);
     numbers.push_back(is_none ? 0 : given[i].toScalar().toDouble());
   }
-  const at::Tensor x = given[0].toTensor(),
-                   y = empty_result(x.scalar_type(), {x});
+  const at::Tensor x = given[0].toTensor();
   const auto compute = [&](const at::Tensor& all) {
     Stack call(given, given + count);
     call[0] = all;
     op.redispatchBoxed(keys, &call);
     return call[0].toTensor();
   };
-  if (!table.look_up(x, y, std::move(numbers), compute)) return false;
+  const auto y =
+      table.look_up(x, x.scalar_type(), std::move(numbers), compute);
+  if (!y) return false;
   torch::jit::drop(*stack, count);
-  stack->emplace_back(y);
+  stack->emplace_back(*y);
   return true;
 }
 
