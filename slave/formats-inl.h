@@ -29,8 +29,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #endif
 
 // SWAMP_VECTOR_INLINE is HWY_INLINE if vectors have several elements. Without
-// vectors unrolled loops have so many steps that inlined ones would take long to
-// compile.
+// vectors a loop is unrolled for each element, and compiles slowly if it
+// inlines conversions.
 #undef SWAMP_VECTOR_INLINE
 #if HWY_TARGET == HWY_SCALAR
 #define SWAMP_VECTOR_INLINE HWY_NOINLINE

@@ -88,8 +88,8 @@ struct ProductPackOperand {
 // product_rows: the same for few rows or, of float32, few terms, with b (in) as
 //   it lies in main memory: a (constant, packed panels of product_rows_width()
 //   rows), self, out, a_scales (constant), b_scales (in), of one chain. A unit
-//   is kProductLanes columns of the result; the last of them, of which
-//   tile.first says where it is, may have fewer.
+//   is kProductLanes columns of the result; the last unit, which tile.first
+//   tells, may have fewer.
 // scaled_product: a (in, rows of bfloat16), b (constant, a packed panel of
 //   kProductLanes columns), sums (inout, rows; absent: none), a_scales (in,
 //   rows of float32), b_scales (constant, rows of kProductLanes float32), out
